@@ -1,0 +1,8 @@
+// Package conn is the connection layer: the only place that talks to a Redis client
+// library. It never resends a command that may have reached the wire, bounds every
+// call by its context, and sorts every failure into unavailable or unknown.
+//
+// The four roles of a connection are four types, so that wiring cannot mix them up:
+// [Command], [AppSubscriber], [SocketIOPublisher] and [SocketIOSubscriber]. Being
+// internal, none of them can be named outside the Redis module.
+package conn

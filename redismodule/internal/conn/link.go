@@ -1,0 +1,213 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/wrkbelt/coord/semantic"
+)
+
+// Op names a call for errors: the operation and the caller's key. ReadOnly calls
+// change nothing on the server, so that a failed one is never unknown.
+type Op struct {
+	Name     string
+	Key      string
+	ReadOnly bool
+	// InFlight, which may be nil, is called with 1 when a request begins and with -1
+	// when it has settled: with its reply, or, where the caller left before, when the
+	// abandoned request has ended too. Without it an abandoned request is cut off.
+	InFlight func(delta int)
+}
+
+// link owns one client of the library. It is inert until its first use: the client
+// starts goroutines when it is built.
+type link struct {
+	options Options
+	board   switchboard
+
+	mu     sync.RWMutex // guards the three below
+	client redis.UniversalClient
+	closed bool
+	calls  sync.WaitGroup // calls in flight, abandoned ones included
+
+	runners runners // of accounted calls
+
+	known sync.Map // *Script → *atomic.Bool: a server has it
+}
+
+// enter registers a call and returns the client.
+func (l *link) enter(op Op) (redis.UniversalClient, error) {
+	l.mu.RLock()
+	client, closed := l.client, l.closed
+	if client != nil {
+		l.calls.Add(1)
+	}
+	l.mu.RUnlock()
+	if client == nil && !closed {
+		client = l.open(true)
+	}
+	if client == nil {
+		return nil, fmt.Errorf("%s %q: %w", op.Name, op.Key, semantic.ErrClosed)
+	}
+	return client, nil
+}
+
+// open returns the client, built if need be, and nil after close. As a call, Close
+// waits for it.
+func (l *link) open(call bool) redis.UniversalClient {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	if l.client == nil {
+		l.board.timeout = l.options.CommandTimeout
+		l.client = newClient(l.options, &l.board)
+	}
+	if call {
+		l.calls.Add(1)
+	}
+	return l.client
+}
+
+// Close refuses new calls, waits for those in flight until ctx ends, and closes the
+// connections. It returns ctx's error if it had to cut calls off. Closing twice is fine.
+func (l *link) Close(ctx context.Context) error {
+	l.mu.Lock()
+	client := l.client
+	l.closed, l.client = true, nil
+	l.mu.Unlock()
+	if client == nil {
+		return nil
+	}
+	drained := make(chan struct{})
+	go func() {
+		l.calls.Wait()
+		close(drained)
+	}()
+	var cut error
+	select {
+	case <-drained:
+	case <-ctx.Done():
+		cut = fmt.Errorf("closing redis connections: calls were still in flight: %w", ctx.Err())
+	}
+	err := client.Close()
+	if errors.Is(err, net.ErrClosed) {
+		err = nil // a connection that was lost before
+	}
+	<-drained // closing the sockets ends what was left
+	l.runners.close()
+	return errors.Join(cut, err)
+}
+
+// Do sends one command and returns its reply: nil, int64, string or []any. The last
+// argument must be a string, []byte, int or int64, or a pointer to a string.
+func (l *link) Do(ctx context.Context, op Op, args ...any) (any, error) {
+	client, err := l.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	reply, sent, err := l.roundTrip(ctx, op, client, args)
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, classify(ctx, op, err, sent)
+	}
+	return reply, nil
+}
+
+// Run calls a script by its digest, and by its source where the server does not know
+// it yet: the first time, and after a restart. args must not be empty; the last one
+// is as for Do.
+func (l *link) Run(ctx context.Context, op Op, s *Script, keys []string, args ...any) (any, error) {
+	client, err := l.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	known := l.scriptKnown(s)
+	verb, body := "evalsha", s.digest
+	if !known.Load() {
+		verb, body = "eval", s.source
+	}
+	full := make([]any, 0, 3+len(keys)+len(args))
+	full = append(full, verb, body, len(keys))
+	for i := range keys {
+		full = append(full, &keys[i])
+	}
+	full = append(full, args...)
+
+	reply, sent, err := l.roundTrip(ctx, op, client, full)
+	if err != nil && verb == "evalsha" && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		// A refusal: the script did not run, sending it whole is its first run.
+		if client, err = l.enter(op); err != nil {
+			return nil, err
+		}
+		full[0], full[1], full[len(full)-1] = "eval", s.source, args[len(args)-1]
+		reply, sent, err = l.roundTrip(ctx, op, client, full)
+	}
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, classify(ctx, op, err, sent)
+	}
+	known.Store(true)
+	return reply, nil
+}
+
+func (l *link) scriptKnown(s *Script) *atomic.Bool {
+	if v, ok := l.known.Load(s); ok {
+		return v.(*atomic.Bool)
+	}
+	v, _ := l.known.LoadOrStore(s, new(atomic.Bool))
+	return v.(*atomic.Bool)
+}
+
+// roundTrip sends args once and waits for the reply or for ctx. It ends the call that
+// enter began.
+func (l *link) roundTrip(ctx context.Context, op Op, client redis.UniversalClient, args []any) (reply any, sent bool, err error) {
+	if err := ctx.Err(); err != nil {
+		l.calls.Done()
+		return nil, false, err
+	}
+	mark := &sendMark{ctx: ctx, arg: args[len(args)-1]}
+	args[len(args)-1] = mark
+	if op.InFlight != nil {
+		return l.accounted(ctx, op, client, mark, args)
+	}
+	defer l.calls.Done()
+	if ctx.Done() != nil {
+		call := l.board.begin(ctx)
+		defer l.board.end(call)
+		ctx = call
+	}
+	reply, err = process(ctx, client, args)
+	return reply, mark.sent(), err
+}
+
+// accounted is the round trip of a caller that counts what it has in flight: a request
+// that its caller has left is not dropped, so that the server is not asked for more
+// while it may still be busy with it. It settles with the command's timeout at the latest.
+func (l *link) accounted(ctx context.Context, op Op, client redis.UniversalClient, mark *sendMark, args []any) (reply any, sent bool, err error) {
+	op.InFlight(1)
+	q := &request{ctx: context.WithoutCancel(ctx), client: client, args: args, settled: func() {
+		op.InFlight(-1)
+		l.calls.Done()
+	}}
+	if !l.runners.do(ctx, q) {
+		return nil, !mark.abandon(), ctx.Err()
+	}
+	return q.reply, mark.sent(), q.err
+}
+
+func process(ctx context.Context, client redis.UniversalClient, args []any) (reply any, err error) {
+	cmd := onceCmd{redis.NewCmd(ctx, args...)}
+	if args[0] == "PUBLISH" {
+		// A Cluster takes it on any node, and the library picks one at random each
+		// time. Through one node, that of the channel's slot, order is kept.
+		cmd.SetFirstKeyPos(1)
+	}
+	err = client.Process(ctx, cmd)
+	return cmd.Val(), err
+}

@@ -1,0 +1,234 @@
+package redismodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/wrkbelt/coord/redismodule/internal/conn"
+	"github.com/wrkbelt/coord/semantic"
+)
+
+const (
+	// fenceRetention is how long the last fence of a key outlives its lock. After it
+	// the next fence comes from the server's clock, which is further by then.
+	fenceRetention = 24 * time.Hour
+	// releaseBudget bounds a release, whose context may have ended.
+	releaseBudget = time.Second
+)
+
+// DistributedLockService is the [semantic.DistributedLock] on Redis. An acquire and a
+// release cost one round trip each. Safe for concurrent use.
+type DistributedLockService struct {
+	core    *core
+	room    *waitRoom
+	acquire *conn.Script
+	free    *conn.Script
+
+	// compensations are releases of tries whose outcome stayed unknown.
+	compensations sync.WaitGroup
+	stop          context.Context
+	cancel        context.CancelFunc
+}
+
+var _ semantic.DistributedLock = (*DistributedLockService)(nil)
+
+func newDistributedLockService(c *core, listen listenFunc) *DistributedLockService {
+	l := &DistributedLockService{
+		core: c, room: newWaitRoom(listen),
+		acquire: script("lock_acquire"), free: script("lock_release"),
+	}
+	l.stop, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// close ends what the service does in the background.
+func (l *DistributedLockService) close() {
+	l.cancel()
+	l.compensations.Wait()
+}
+
+// acquisition is one Acquire call, with what its script takes.
+type acquisition struct {
+	key     string
+	ttl     time.Duration
+	options semantic.LockOptions
+
+	keys                       [2]string
+	ttlMS, holdMS, retentionMS int64
+	token                      string
+}
+
+func (l *DistributedLockService) newAcquisition(key string, ttl time.Duration, options semantic.LockOptions) *acquisition {
+	a := &acquisition{
+		key: key, ttl: ttl, options: options, token: newToken(),
+		keys:  [2]string{l.core.keys.key(kindLock, key, ""), l.core.keys.key(kindLock, key, ":fence")},
+		ttlMS: semantic.Milliseconds(ttl), holdMS: semantic.Milliseconds(options.MinHold),
+	}
+	if !options.WithoutFence {
+		a.retentionMS = semantic.Milliseconds(ttl + fenceRetention)
+	}
+	return a
+}
+
+// Acquire implements [semantic.DistributedLock].
+func (l *DistributedLockService) Acquire(ctx context.Context, key string, ttl time.Duration, opts ...semantic.LockOption) (claim semantic.LockClaim, err error) {
+	const op = "lock.acquire"
+	_, call := l.core.measure.lockAcquire.Begin(ctx, key)
+	defer func() { call.End(lockOutcome(claim, err), err) }()
+	refused := semantic.LockClaim{Reason: semantic.ReasonUnavailable}
+	if err := semantic.ValidateName(op, "key", key); err != nil {
+		return refused, err
+	}
+	if err := semantic.ValidateDuration(op, "ttl", ttl); err != nil {
+		return refused, err
+	}
+	options, err := semantic.ResolveLockOptions(op, ttl, opts...)
+	if err != nil {
+		return refused, err
+	}
+	a := l.newAcquisition(key, ttl, options)
+	if options.Wait > 0 {
+		call.Waits = true
+		claim, err = l.wait(ctx, a)
+	} else {
+		claim, err = l.try(ctx, a)
+	}
+	if claim.Reason == semantic.ReasonUnavailable && !errors.Is(err, context.Canceled) && !errors.Is(err, semantic.ErrClosed) {
+		l.core.signals.LockUnavailable(key, outcomeOf(err), err)
+	}
+	return claim, err
+}
+
+// try asks the server once, and again with the same token while the outcome is
+// unknown, never longer than the lock itself would live.
+func (l *DistributedLockService) try(ctx context.Context, a *acquisition) (semantic.LockClaim, error) {
+	op := conn.Op{Name: "lock.acquire", Key: a.key}
+	sent := time.Now()
+	uncertain := false
+	reply, err := resolve(ctx, sent.Add(a.ttl), func(ctx context.Context) (int64, error) {
+		reply, err := l.core.command.Run(ctx, op, l.acquire, a.keys[:],
+			&a.ttlMS, &a.holdMS, &a.retentionMS, l.core.id, &a.token)
+		if err != nil {
+			uncertain = uncertain || errors.Is(err, semantic.ErrUnknown)
+			return 0, err
+		}
+		return integer(op, reply)
+	})
+	if err == nil && reply > 0 {
+		claim := semantic.LockClaim{Acquired: true, Token: a.token, ValidUntil: semantic.SafeUntil(sent, a.ttl)}
+		if !a.options.WithoutFence {
+			claim.Fence = semantic.Fence(reply)
+		}
+		return claim, nil
+	}
+	if uncertain {
+		l.compensate(a)
+	}
+	if err != nil {
+		return semantic.LockClaim{Reason: semantic.ReasonUnavailable}, err
+	}
+	return semantic.LockClaim{
+		Reason:     semantic.ReasonContended,
+		RetryAfter: time.Duration(-1-reply) * time.Millisecond,
+	}, nil
+}
+
+// compensate frees, in the background, what a try of unknown outcome may have taken
+// or may still take when it arrives late. What it cannot free, the TTL does.
+func (l *DistributedLockService) compensate(a *acquisition) {
+	if l.stop.Err() != nil {
+		return
+	}
+	l.compensations.Go(func() {
+		for try := range 5 {
+			ctx, cancel := context.WithTimeout(l.stop, releaseBudget)
+			freed, err := l.send(ctx, a.key, a.token)
+			cancel()
+			if err == nil && freed || !pause(l.stop, min(a.ttl, 20*time.Millisecond<<(2*try))) {
+				return
+			}
+		}
+	})
+}
+
+// Release implements [semantic.DistributedLock].
+func (l *DistributedLockService) Release(ctx context.Context, key, token string) {
+	if semantic.ValidateName("lock.release", "key", key) != nil || token == "" {
+		return // nothing that Acquire can have given out
+	}
+	_, call := l.core.measure.lockRelease.Begin(ctx, key)
+	until := time.Now().Add(releaseBudget)
+	freed, err := resolve(budget{ctx, until}, until, func(ctx context.Context) (bool, error) {
+		return l.send(ctx, key, token)
+	})
+	call.End(answerOr(err, freed, "released", "gone"), err)
+	if err != nil {
+		l.core.signals.LockReleaseFailed(key, outcomeOf(err), err)
+	}
+}
+
+// budget is a context that has the values of another but not its end: it cannot be
+// cancelled and only bounds the network by its deadline, which costs neither a timer
+// nor a goroutine.
+type budget struct {
+	context.Context
+	until time.Time
+}
+
+func (b budget) Deadline() (time.Time, bool) { return b.until, true }
+func (b budget) Done() <-chan struct{}       { return nil }
+
+func (b budget) Err() error {
+	if time.Now().After(b.until) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// send sends one release and tells whether token held the lock.
+func (l *DistributedLockService) send(ctx context.Context, key, token string) (bool, error) {
+	op := conn.Op{Name: "lock.release", Key: key}
+	reply, err := l.core.command.Run(ctx, op, l.free,
+		[]string{l.core.keys.key(kindLock, key, "")}, l.freedChannel(key), token)
+	if err != nil {
+		return false, err
+	}
+	n, err := integer(op, reply)
+	return n > 0, err
+}
+
+// freedChannel is where the release of key is announced.
+func (l *DistributedLockService) freedChannel(key string) string {
+	return l.core.keys.key(kindLock, key, ":freed")
+}
+
+// WithLock implements [semantic.DistributedLock].
+func (l *DistributedLockService) WithLock(ctx context.Context, key string, ttl time.Duration, fn func(context.Context) error, opts ...semantic.LockOption) (ran bool, err error) {
+	ctx, call := l.core.measure.lockWith.Begin(ctx, key)
+	outcome := "failed" // of a panic
+	defer func() { call.End(outcome, err) }()
+	lost := func() {
+		l.core.signals.LockLost(key)
+		l.core.measure.lockLost.Add(ctx, 1, "")
+	}
+	ran, err = semantic.RunWithLock(ctx, l.core.clock, l, key, ttl, timed(l.core.measure.lockHold, fn), lost, opts...)
+	outcome = withOutcome(ran, err, semantic.ErrLockLost, "contended")
+	return ran, err
+}
+
+// integer decodes a reply of one integer.
+func integer(op conn.Op, reply any) (int64, error) {
+	n, ok := reply.(int64)
+	if !ok {
+		return 0, malformed(op, reply)
+	}
+	return n, nil
+}
+
+// stillContended is the error of a wait that its context ended.
+func stillContended(key string, err error) error {
+	return fmt.Errorf("lock.acquire %q: still contended: %w", key, err)
+}

@@ -1,0 +1,44 @@
+-- Takes a lock, or says how long its present holder still has it.
+--
+-- KEYS[1]  the lock: "<minimum hold> <token> <acquired at> <fence> <instance>", the hold
+--          in ms, instant and fence in microseconds of the server's clock
+-- KEYS[2]  the last fence given out for this key
+-- ARGV[1]  ttl in ms
+-- ARGV[2]  minimum hold in ms
+-- ARGV[3]  retention of KEYS[2] in ms, 0 to give out no fence
+-- ARGV[4]  instance id of the caller
+-- ARGV[5]  token of the caller, new for every acquire
+--
+-- Reply: the fence (any positive number without one) when taken, or minus one minus the
+-- remaining ms when held by another. WRONGTYPE when something else wrote KEYS[1].
+--
+-- Safe to repeat: a try that finds its own token was applied before and answers as the
+-- first time, changing nothing. The first write is the one that takes the lock, so that
+-- a refused write is proof that nothing was applied.
+local now = redis.call('TIME')
+local at = now[1] .. string.sub('000000' .. now[2], -6)
+local head = ARGV[2] .. ' ' .. ARGV[5] .. ' ' .. at .. ' '
+local held = redis.call('SET', KEYS[1], head .. at .. ' ' .. ARGV[4], 'PX', ARGV[1], 'NX', 'GET')
+if held then
+  local token, fence = string.match(held, '^%S+ (%S+) %S+ (%S+)')
+  if token == ARGV[5] then
+    return tonumber(fence)
+  end
+  if not token then
+    return redis.error_reply('WRONGTYPE the key does not hold a lock')
+  end
+  return -1 - math.max(redis.call('PTTL', KEYS[1]), 0)
+end
+if ARGV[3] == '0' then
+  return 1
+end
+-- The fence is the server's clock, or one more than the last where the clock has not
+-- moved on: so it also grows across the loss of KEYS[2].
+local last = redis.call('SET', KEYS[2], at, 'PX', ARGV[3], 'GET')
+if last and last >= at then -- of equal length for the next two centuries
+  local fence = string.format('%.0f', tonumber(last) + 1)
+  redis.call('SET', KEYS[2], fence, 'PX', ARGV[3])
+  redis.call('SET', KEYS[1], head .. fence .. ' ' .. ARGV[4], 'PX', ARGV[1])
+  return tonumber(fence)
+end
+return tonumber(at)

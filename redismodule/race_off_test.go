@@ -1,0 +1,6 @@
+//go:build !race
+
+package redismodule
+
+// raceEnabled relaxes time bounds: the race detector is an order of magnitude slower.
+const raceEnabled = false

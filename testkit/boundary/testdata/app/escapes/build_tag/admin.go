@@ -1,0 +1,5 @@
+//go:build admin
+
+package buildtag
+
+import _ "github.com/redis/go-redis/v9" // want "import"

@@ -1,0 +1,9 @@
+package embeddingofaholder
+
+import (
+	"example.com/app/shared"
+)
+
+type Store struct {
+	shared.Store // want "embedded"
+}

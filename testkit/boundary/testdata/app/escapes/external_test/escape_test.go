@@ -1,0 +1,3 @@
+package externaltest_test
+
+import _ "github.com/redis/go-redis/v9" // want "import"

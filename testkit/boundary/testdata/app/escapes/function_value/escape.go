@@ -1,0 +1,7 @@
+package functionvalue
+
+import (
+	"example.com/app/shared"
+)
+
+var get = shared.Get // want "function-value"

@@ -1,0 +1,8 @@
+package fxprovideconstructor
+
+import (
+	"example.com/app/shared"
+	"go.uber.org/fx"
+)
+
+var Module = fx.Provide(shared.Get) // want "fx"

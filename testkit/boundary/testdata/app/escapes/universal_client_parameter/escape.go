@@ -1,0 +1,9 @@
+package universalclientparameter
+
+import (
+	"github.com/redis/go-redis/v9" // want "import"
+)
+
+type Service struct{}
+
+func New(client redis.UniversalClient) *Service { return nil } // want "parameter"

@@ -1,0 +1,4 @@
+// Package valkey stands in for the client of that name.
+package valkey
+
+type Client interface{ Close() }
