@@ -3,6 +3,7 @@ package sqsfanout_test
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -89,7 +90,6 @@ func TestWhatAConsumerMeasures(t *testing.T) {
 	for _, want := range []string{
 		"coord.consumer.messages{coord.consumer=d,coord.outcome=handled} 2",
 		"coord.consumer.messages{coord.consumer=d,coord.outcome=failed} 1",
-		"messaging.client.consumed.messages{messaging.destination.name=work.fifo,messaging.operation.name=receive,messaging.system=aws_sqs} 3",
 		"messaging.process.duration{messaging.destination.name=work.fifo,messaging.operation.name=process,messaging.operation.type=process,messaging.system=aws_sqs} 2",
 		"messaging.process.duration{error.type=failed,messaging.destination.name=work.fifo,messaging.operation.name=process,messaging.operation.type=process,messaging.system=aws_sqs} 1",
 		"messaging.client.operation.duration{messaging.destination.name=work.fifo,messaging.operation.name=delete,messaging.operation.type=settle,messaging.system=aws_sqs} 2",
@@ -97,6 +97,11 @@ func TestWhatAConsumerMeasures(t *testing.T) {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %s in\n%s", want, all)
 		}
+	}
+	// Three are needed; one more is received where the failed message is visible again
+	// before its group is free here, and given back.
+	if !regexp.MustCompile(`messaging\.client\.consumed\.messages\{messaging\.destination\.name=work\.fifo,messaging\.operation\.name=receive,messaging\.system=aws_sqs\} [3-9]\n`).MatchString(all) {
+		t.Errorf("not 3 messages or some more are consumed in\n%s", all)
 	}
 	if strings.Contains(all, "in_flight") {
 		t.Errorf("messages are in flight after all have ended:\n%s", all)
