@@ -18,7 +18,10 @@ import (
 // reply was lost: every command recognises its own earlier try by its token. It
 // returns the reply and the instant before the request that brought it.
 func (s *Store) send(ctx context.Context, c *call) (reply, time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.config.CommandDeadline)
+	if c.deadline.IsZero() {
+		c.deadline = time.Now().Add(s.config.CommandDeadline)
+	}
+	ctx, cancel := context.WithDeadline(ctx, c.deadline)
 	defer cancel()
 	if err := s.gate.enter(ctx, c.size); err != nil {
 		return reply{}, time.Time{}, s.failed(ctx, c, err)

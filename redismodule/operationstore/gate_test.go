@@ -259,6 +259,36 @@ func TestATimedOutCommandKeepsItsSlotUntilItSettles(t *testing.T) {
 	until(t, func() bool { return store.Stats().Active == 0 })
 }
 
+// deadlines is a connection that answers in turn, and notes by when it was to.
+type deadlines struct {
+	replies []string
+	seen    []time.Time
+}
+
+func (d *deadlines) Run(ctx context.Context, op conn.Op, _ *conn.Script, _ []string, args ...any) (any, error) {
+	op.InFlight(1)
+	defer op.InFlight(-1)
+	by, _ := ctx.Deadline()
+	d.seen = append(d.seen, by)
+	return fmt.Sprintf(d.replies[len(d.seen)-1], *args[2].(*string)), nil
+}
+
+// A Begin is one command with one deadline, also where its token turns out to be stale.
+func TestABeginWithAStaleTokenHasOneDeadline(t *testing.T) {
+	config, err := Config{Redis: validRedis()}.Settled()
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := &deadlines{replies: []string{"stale_token%.0s", "acquired %s 30000 2 1"}}
+	store := newStore(config, newTransport(link), semantic.SystemClock{}, nil)
+	if r, err := store.Begin(t.Context(), identity("stale"), operation.WithToken(operation.NewToken())); err != nil || r.Outcome != operation.BeginAcquired {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if len(link.seen) != 2 || link.seen[0].IsZero() || !link.seen[0].Equal(link.seen[1]) {
+		t.Fatalf("deadlines %v", link.seen)
+	}
+}
+
 func TestTheCommandDeadlineIsCounted(t *testing.T) {
 	server := testkit.StartRedis(t)
 	proxy := testkit.StartProxy(t, server.Addr())

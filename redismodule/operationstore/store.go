@@ -43,7 +43,9 @@ func (s *Store) Begin(ctx context.Context, id operation.Identity, opts ...operat
 	c := s.call("begin", id, o.Token, "")
 	r, sent, err := s.send(ctx, c)
 	if err == nil && r.is("stale_token", 0) {
+		deadline := c.deadline
 		c = s.call("begin", id, operation.NewToken(), "")
+		c.deadline = deadline
 		r, sent, err = s.send(ctx, c)
 	}
 	if err != nil {
@@ -170,6 +172,8 @@ type call struct {
 	keys    [3]string
 	args    [6]any
 	size    int // of keys and arguments, for the gate
+	// deadline bounds its requests; the first send sets it.
+	deadline time.Time
 }
 
 func (s *Store) call(command string, id operation.Identity, token operation.Token, ref string) *call {

@@ -178,6 +178,7 @@ type Status struct {
 // BeginOptions are the resolved options of a Begin; see [ResolveBeginOptions].
 type BeginOptions struct {
 	Token Token // the attempt's identity; a fresh one unless [WithToken] gave it
+	given bool  // by WithToken: then an empty one is refused
 }
 
 // BeginOption changes one Begin.
@@ -187,7 +188,9 @@ type BeginOption func(*BeginOptions)
 // Begin may have been applied. A live lease under this token is acquired again by its
 // owner; one that has expired is taken over under a fresh token. Never share a token
 // between two workers.
-func WithToken(token Token) BeginOption { return func(o *BeginOptions) { o.Token = token } }
+func WithToken(token Token) BeginOption {
+	return func(o *BeginOptions) { o.Token, o.given = token, true }
+}
 
 // ResolveBeginOptions applies opts, makes a fresh token where none was given, and
 // checks the one that was. A nil option is refused by its place, opts[0]. For
@@ -200,7 +203,7 @@ func ResolveBeginOptions(opts ...BeginOption) (BeginOptions, error) {
 		}
 		opt(&o)
 	}
-	if o.Token == "" && len(opts) == 0 {
+	if o.Token == "" && !o.given {
 		o.Token = NewToken()
 	}
 	return o, o.Token.validate("token")

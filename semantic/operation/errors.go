@@ -8,8 +8,9 @@ import (
 // The classes of failure. Match them with [errors.Is]; the typed errors below carry
 // the details.
 var (
-	// ErrUnavailable: the command was never dispatched. Retry with the same identity.
-	ErrUnavailable = errors.New("not dispatched")
+	// ErrUnavailable: nothing was applied, since the command was never dispatched or
+	// only reads. Retry with the same identity.
+	ErrUnavailable = errors.New("unavailable, nothing was applied")
 	// ErrUnknown: the command may have been applied. Reconcile the database and the
 	// provider before another business action.
 	ErrUnknown = errors.New("outcome unknown, it may have been applied")
@@ -23,9 +24,9 @@ var (
 	ErrClosed = errors.New("coordinator is closed")
 )
 
-// UnavailableError is a command that was never dispatched: the backend could not be
-// reached, the queue was full or too slow, or the context had ended. It matches
-// [ErrUnavailable] and its cause.
+// UnavailableError is a command that was never dispatched, or a ReadStatus without an
+// answer: the backend could not be reached, the queue was full or too slow, or the
+// context had ended. It matches [ErrUnavailable] and its cause.
 type UnavailableError struct {
 	Command string // "begin", "renew", "complete", "abandon" or "readStatus"
 	Cause   error  // never nil

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -42,7 +43,9 @@ func Hold(ctx context.Context, c Coordinator, lease Lease, fn func(context.Conte
 // backend says that it is lost, fn's context ends with cause [ErrLeaseLost]. It
 // returns fn's error, joined with ErrLeaseLost if the lease was lost before fn
 // returned, whatever fn's context ended with. A lease that has ended before is
-// ErrLeaseLost and fn is not run. It neither completes nor abandons; that is for fn's
+// ErrLeaseLost and fn is not run; nor is it where ctx has ended, whose error Hold then
+// returns, or an argument is none that Begin or Renew gave ([InvalidError]). After
+// [ErrClosed] nothing is tried any more, and the work has what is left of the lease. It neither completes nor abandons; that is for fn's
 // caller.
 //
 // Hold waits for fn, and for a renewal in flight.
@@ -56,6 +59,9 @@ func (k Keeper) Hold(ctx context.Context, lease Lease, fn func(context.Context) 
 		return &InvalidError{Argument: "fn", Allowed: "a function"}
 	case lease.Term <= 0 || lease.ValidUntil.IsZero():
 		return &InvalidError{Argument: "lease", Allowed: "one that Begin or Renew gave"}
+	}
+	if err := cmp.Or(lease.Validate(), ctx.Err()); err != nil {
+		return err
 	}
 	if isNil(k.Clock) {
 		k.Clock = systemClock{}
@@ -125,6 +131,9 @@ func (k Keeper) keep(ctx context.Context, lease Lease, end context.CancelCauseFu
 			return lose(nil)
 		default:
 			last, pause = err, lease.Term/12
+			if errors.Is(err, ErrClosed) {
+				pause = left // it stays so
+			}
 			if k.RenewFailed != nil {
 				k.RenewFailed(lease, err)
 			}

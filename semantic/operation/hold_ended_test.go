@@ -12,7 +12,7 @@ import (
 )
 
 func TestHoldRunsNothingUnderALeaseThatHasEnded(t *testing.T) {
-	lease := operation.Lease{Term: time.Second, ValidUntil: time.Now().Add(-time.Hour)}
+	lease := leaseUntil(time.Now().Add(-time.Hour))
 	err := operation.Hold(t.Context(), testkit.NewOperationCoordinator(nil), lease, func(context.Context) error {
 		t.Error("the work ran")
 		return nil
@@ -30,7 +30,7 @@ func TestHoldRefusesNoCoordinator(t *testing.T) {
 }
 
 func TestHoldRefusesANilCoordinatorOrContextByName(t *testing.T) {
-	lease := operation.Lease{Term: time.Second, ValidUntil: time.Now().Add(time.Second)}
+	lease := leaseUntil(time.Now().Add(time.Second))
 	work := func(context.Context) error { t.Error("the work ran"); return nil }
 	var noContext context.Context
 	var typedNil *renewals

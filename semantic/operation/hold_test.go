@@ -3,6 +3,7 @@ package operation_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -46,6 +47,17 @@ func (r *renewals) count() int {
 	return len(r.asked)
 }
 
+// leaseUntil is a lease of 30 s as Begin gives it.
+func leaseUntil(end time.Time) operation.Lease {
+	return operation.Lease{
+		Identity: operation.Identity{
+			Tenant: "acme", Operation: "charge", IdempotencyKey: "1",
+			Fingerprint: strings.Repeat("0123456789abcdef", 4), DurableID: "payment-1",
+		},
+		Token: operation.NewToken(), Attempt: 1, Term: 30 * time.Second, ValidUntil: end,
+	}
+}
+
 // held starts a Hold of a 30 s lease whose work ends with its context or when told.
 type held struct {
 	*renewals
@@ -68,7 +80,7 @@ func hold(t *testing.T, answer func(ctx context.Context, n int) (operation.Renew
 		RenewFailed: func(operation.Lease, error) { h.failed++ },
 		Lost:        func(_ operation.Lease, err error) { h.lost++; h.lostErr = err },
 	}
-	lease := operation.Lease{Term: 30 * time.Second, ValidUntil: clock.Now().Add(30 * time.Second)}
+	lease := leaseUntil(clock.Now().Add(30 * time.Second))
 	go func() {
 		h.result <- k.Hold(context.Background(), lease, func(ctx context.Context) error {
 			select {
@@ -182,7 +194,7 @@ func TestARenewalThatHangsDoesNotOutlastTheLease(t *testing.T) {
 
 func TestHoldReturnsTheWorksErrorAndStopsWithIt(t *testing.T) {
 	clock := testkit.NewClock()
-	lease := operation.Lease{Term: time.Second, ValidUntil: clock.Now().Add(time.Second)}
+	lease := leaseUntil(clock.Now().Add(time.Second))
 	k := operation.Keeper{Coordinator: &renewals{}, Clock: clock}
 	if err := k.Hold(t.Context(), lease, func(context.Context) error { return errDown }); !errors.Is(err, errDown) || errors.Is(err, operation.ErrLeaseLost) {
 		t.Fatal(err)
@@ -201,7 +213,43 @@ func TestHoldRefusesWhatIsNoLease(t *testing.T) {
 	if err := operation.Hold(t.Context(), &renewals{}, operation.Lease{}, work); !errors.Is(err, operation.ErrInvalid) {
 		t.Error(err)
 	}
-	if err := operation.Hold(t.Context(), &renewals{}, operation.Lease{Term: time.Second, ValidUntil: time.Now()}, nil); !errors.Is(err, operation.ErrInvalid) {
+	for _, spoil := range []func(*operation.Lease){
+		func(l *operation.Lease) { l.Token = "" },
+		func(l *operation.Lease) { l.Identity.Tenant = "" },
+		func(l *operation.Lease) { l.Term = 0 },
+		func(l *operation.Lease) { l.ValidUntil = time.Time{} },
+	} {
+		lease := leaseUntil(time.Now().Add(time.Minute))
+		spoil(&lease)
+		if err := operation.Hold(t.Context(), &renewals{}, lease, work); !errors.Is(err, operation.ErrInvalid) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestHoldRunsNothingWithAContextThatHasEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := operation.Hold(ctx, &renewals{}, leaseUntil(time.Now().Add(time.Minute)), func(context.Context) error {
+		t.Error("the work ran")
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// A closed coordinator renews nothing any more; the lease is held until it ends all the same.
+func TestHoldAsksAClosedCoordinatorOnce(t *testing.T) {
+	h := hold(t, func(context.Context, int) (operation.RenewOutcome, error) { return "", operation.ErrClosed })
+	h.pass(t, 29*time.Second)
+	select {
+	case err := <-h.result:
+		t.Fatalf("ended before the lease: %v", err)
+	default:
+	}
+	h.pass(t, 2*time.Second)
+	if err := h.end(t); !errors.Is(err, operation.ErrLeaseLost) || h.count() != 1 || !errors.Is(h.lostErr, operation.ErrClosed) {
+		t.Fatalf("%v after %d renewals, lost with %v", err, h.count(), h.lostErr)
 	}
 }

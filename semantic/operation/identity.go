@@ -31,8 +31,8 @@ const (
 // Identity names one durable operation. Tenant, Operation and IdempotencyKey find its
 // record; Fingerprint and DurableID must then be those it was first begun with.
 type Identity struct {
-	// Tenant, Operation and IdempotencyKey are well-formed UTF-8 without control
-	// characters, of at most 128, 96 and 256 bytes.
+	// Tenant, Operation and IdempotencyKey are well-formed UTF-8 without the control
+	// characters U+0000 to U+001F and U+007F, of at most 128, 96 and 256 bytes.
 	Tenant         string
 	Operation      string
 	IdempotencyKey string

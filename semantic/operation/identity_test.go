@@ -94,6 +94,9 @@ func TestEveryTokenIsFreshAndAnEmptyOneIsRefused(t *testing.T) {
 		}
 		seen[o.Token] = true
 	}
+	if o, err := ResolveBeginOptions(func(*BeginOptions) {}); err != nil || !isHex64(string(o.Token)) {
+		t.Errorf("an option about something else: token %q, %v", o.Token, err)
+	}
 	_, err := ResolveBeginOptions(WithToken(""))
 	wantInvalid(t, err, "token")
 	given := NewToken()
