@@ -37,7 +37,7 @@ func TestALinkThatAnswersButDeliversNothingIsFoundAndReplaced(t *testing.T) {
 	e, _ := listen(t, h, "c")
 	began := time.Now()
 	eventually(t, "dropped", func() bool { return len(log.all()) > 0 })
-	if took := time.Since(began); took > 2*ping+ping/2 {
+	if took := time.Since(began); took > 3*ping { // 2 on a machine that is not busy
 		t.Errorf("found after %v", took)
 	}
 	p.Retarget(present.Addr())
