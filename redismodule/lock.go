@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -219,13 +220,18 @@ func (l *DistributedLockService) WithLock(ctx context.Context, key string, ttl t
 	return ran, err
 }
 
-// integer decodes a reply of one integer.
+// integer decodes a reply of one integer, which may come as text: a script gives long
+// ones faster so.
 func integer(op conn.Op, reply any) (int64, error) {
-	n, ok := reply.(int64)
-	if !ok {
-		return 0, malformed(op, reply)
+	switch n := reply.(type) {
+	case int64:
+		return n, nil
+	case string:
+		if n, err := strconv.ParseInt(n, 10, 64); err == nil {
+			return n, nil
+		}
 	}
-	return n, nil
+	return 0, malformed(op, reply)
 }
 
 // stillContended is the error of a wait that its context ended.

@@ -9,36 +9,36 @@
 -- ARGV[4]  instance id of the caller
 -- ARGV[5]  token of the caller, new for every acquire
 --
--- Reply: the fence (any positive number without one) when taken, or minus one minus the
+-- Reply: the fence, as text, when taken (1 without one), or minus one minus the
 -- remaining ms when held by another. WRONGTYPE when something else wrote KEYS[1].
 --
 -- Safe to repeat: a try that finds its own token was applied before and answers as the
 -- first time, changing nothing. The first write is the one that takes the lock, so that
 -- a refused write is proof that nothing was applied.
-local now = redis.call('TIME')
-local at = now[1] .. string.sub('000000' .. now[2], -6)
-local head = ARGV[2] .. ' ' .. ARGV[5] .. ' ' .. at .. ' '
-local held = redis.call('SET', KEYS[1], head .. at .. ' ' .. ARGV[4], 'PX', ARGV[1], 'NX', 'GET')
+local call = redis.call
+local now = call('TIME')
+local at = now[1] .. string.sub('00000' .. now[2], -6)
+local held = call('SET', KEYS[1], ARGV[2] .. ' ' .. ARGV[5] .. ' ' .. at .. ' ' .. at .. ' ' .. ARGV[4], 'PX', ARGV[1], 'NX', 'GET')
 if held then
   local token, fence = string.match(held, '^%S+ (%S+) %S+ (%S+)')
   if token == ARGV[5] then
-    return tonumber(fence)
+    return fence
   end
   if not token then
     return redis.error_reply('WRONGTYPE the key does not hold a lock')
   end
-  return -1 - math.max(redis.call('PTTL', KEYS[1]), 0)
+  return -1 - math.max(call('PTTL', KEYS[1]), 0)
 end
 if ARGV[3] == '0' then
   return 1
 end
 -- The fence is the server's clock, or one more than the last where the clock has not
 -- moved on: so it also grows across the loss of KEYS[2].
-local last = redis.call('SET', KEYS[2], at, 'PX', ARGV[3], 'GET')
+local last = call('SET', KEYS[2], at, 'PX', ARGV[3], 'GET')
 if last and last >= at then -- of equal length for the next two centuries
   local fence = string.format('%.0f', tonumber(last) + 1)
-  redis.call('SET', KEYS[2], fence, 'PX', ARGV[3])
-  redis.call('SET', KEYS[1], head .. fence .. ' ' .. ARGV[4], 'PX', ARGV[1])
-  return tonumber(fence)
+  call('SET', KEYS[2], fence, 'PX', ARGV[3])
+  call('SET', KEYS[1], ARGV[2] .. ' ' .. ARGV[5] .. ' ' .. at .. ' ' .. fence .. ' ' .. ARGV[4], 'PX', ARGV[1])
+  return fence
 end
-return tonumber(at)
+return at

@@ -7,26 +7,27 @@
 -- Reply: 1 freed, 2 kept until its minimum hold ends, 0 not held by this token.
 --
 -- Safe to repeat: the token is gone after the first time.
-local held = redis.call('GET', KEYS[1])
+local call = redis.call
+local held = call('GET', KEYS[1])
 if not held then
   return 0
 end
 -- Almost always there is no minimum hold, and a comparison tells all.
-if string.find(held, '0 ' .. ARGV[2] .. ' ', 1, true) ~= 1 then
+if string.sub(held, 1, #ARGV[2] + 3) ~= '0 ' .. ARGV[2] .. ' ' then
   local hold, token, at, rest = string.match(held, '^(%S+) (%S+) (%S+)( .*)$')
   if token ~= ARGV[2] then
     return 0
   end
-  local now = redis.call('TIME')
+  local now = call('TIME')
   local left = math.ceil((tonumber(at) + hold * 1000 - now[1] * 1000000 - now[2]) / 1000)
   if left > 0 then
     -- A dash holds the place of the token.
-    redis.call('SET', KEYS[1], hold .. ' - ' .. at .. rest, 'PX', math.min(left, redis.call('PTTL', KEYS[1])))
+    call('SET', KEYS[1], hold .. ' - ' .. at .. rest, 'PX', math.min(left, call('PTTL', KEYS[1])))
     return 2
   end
 end
 -- Announced first, so that a user who may not publish is refused before anything is
 -- written; nobody sees the announcement before the script has ended.
-redis.call('PUBLISH', ARGV[1], '')
-redis.call('DEL', KEYS[1])
+call('PUBLISH', ARGV[1], '')
+call('DEL', KEYS[1])
 return 1
