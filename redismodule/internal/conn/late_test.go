@@ -113,15 +113,15 @@ func TestARequestWithoutAnAnswerSettlesWithItsTimeout(t *testing.T) {
 	c.settles(t, later/2)
 }
 
-func TestARequestThatWasNotSentSettlesAtOnce(t *testing.T) {
-	c := newCounted(t, later)
+func TestARequestThatWasNotSentIsUnavailableAndSettlesWithItsTimeout(t *testing.T) {
+	c := newCounted(t, 10*soon)
 	c.proxy.BlackHole(true)
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	if err := c.set(ctx); !errors.Is(err, semantic.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
-	c.settles(t, later/4)
+	c.settles(t, later/2)
 }
 
 func TestCloseWaitsForALateReplyUntilItsContextEnds(t *testing.T) {
@@ -140,6 +140,11 @@ func TestCloseWaitsForALateReplyUntilItsContextEnds(t *testing.T) {
 		t.Fatalf("%d in flight after Close", n)
 	}
 }
+
+const (
+	soon  = 60 * time.Millisecond
+	later = 20 * time.Second
+)
 
 func TestNothingIsLostBetweenAnswersAndCancels(t *testing.T) {
 	c := newCounted(t, later)

@@ -20,9 +20,8 @@ type Op struct {
 	Key      string
 	ReadOnly bool
 	// InFlight, which may be nil, is called with 1 when a request begins and with -1
-	// when it has settled: with its reply or its failure, or, where the caller left
-	// before, when the server has answered all the same, within the command's timeout.
-	// Without it an abandoned request is cut off.
+	// when it has settled: with its reply, or, where the caller left before, when the
+	// abandoned request has ended too. Without it an abandoned request is cut off.
 	InFlight func(delta int)
 }
 
@@ -36,6 +35,8 @@ type link struct {
 	client redis.UniversalClient
 	closed bool
 	calls  sync.WaitGroup // calls in flight, abandoned ones included
+
+	runners runners // of accounted calls
 
 	known sync.Map // *Script → *atomic.Bool: a server has it
 }
@@ -100,8 +101,8 @@ func (l *link) Close(ctx context.Context) error {
 	if errors.Is(err, net.ErrClosed) {
 		err = nil // a connection that was lost before
 	}
-	l.board.close()
 	<-drained // closing the sockets ends what was left
+	l.runners.close()
 	return errors.Join(cut, err)
 }
 
@@ -172,24 +173,32 @@ func (l *link) roundTrip(ctx context.Context, op Op, client redis.UniversalClien
 	}
 	mark := &sendMark{ctx: ctx, arg: args[len(args)-1]}
 	args[len(args)-1] = mark
-	if op.InFlight == nil && ctx.Done() == nil {
-		defer l.calls.Done()
-		reply, err = process(ctx, client, args)
-		return reply, mark.sent(), err
-	}
-	var counted *sendMark
-	settled := l.calls.Done
 	if op.InFlight != nil {
-		op.InFlight(1)
-		counted, settled = mark, func() {
-			op.InFlight(-1)
-			l.calls.Done()
-		}
+		return l.accounted(ctx, op, client, mark, args)
 	}
-	call := l.board.begin(ctx, counted, settled)
-	defer l.board.end(call)
-	reply, err = process(call, client, args)
+	defer l.calls.Done()
+	if ctx.Done() != nil {
+		call := l.board.begin(ctx)
+		defer l.board.end(call)
+		ctx = call
+	}
+	reply, err = process(ctx, client, args)
 	return reply, mark.sent(), err
+}
+
+// accounted is the round trip of a caller that counts what it has in flight: a request
+// that its caller has left is not dropped, so that the server is not asked for more
+// while it may still be busy with it. It settles with the command's timeout at the latest.
+func (l *link) accounted(ctx context.Context, op Op, client redis.UniversalClient, mark *sendMark, args []any) (reply any, sent bool, err error) {
+	op.InFlight(1)
+	q := &request{ctx: context.WithoutCancel(ctx), client: client, args: args, settled: func() {
+		op.InFlight(-1)
+		l.calls.Done()
+	}}
+	if !l.runners.do(ctx, q) {
+		return nil, !mark.abandon(), ctx.Err()
+	}
+	return q.reply, mark.sent(), q.err
 }
 
 func process(ctx context.Context, client redis.UniversalClient, args []any) (reply any, err error) {

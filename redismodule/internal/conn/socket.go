@@ -1,18 +1,96 @@
 package conn
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
-	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
 // longPast is a deadline that ends whatever waits on a socket.
 var longPast = time.Unix(1, 0)
+
+// call is one command as its socket knows it. The client library does not notice a
+// cancel while it waits for a reply; the call does, and ends the wait at the socket.
+//
+// It is also the context that the library gets: that of the caller, with a deadline that
+// no other call of the link has at the time. The library sets that deadline on the
+// socket it has chosen, and so tells which call the socket works for.
+type call struct {
+	context.Context
+	deadline time.Time
+	stop     func() bool // ends the watch on the caller's context
+
+	mu        sync.Mutex
+	socket    *socket // the one that works for this call
+	cancelled bool
+}
+
+// Deadline implements context.Context.
+func (c *call) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// cancel ends the call's wait, now or as soon as a socket begins to work for it.
+func (c *call) cancel() {
+	c.mu.Lock()
+	c.cancelled = true
+	s := c.socket
+	c.mu.Unlock()
+	if s != nil {
+		s.interrupt(c)
+	}
+}
+
+// workOn notes the socket and tells whether the call was cancelled before.
+func (c *call) workOn(s *socket) (cancelled bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.socket = s
+	return c.cancelled
+}
+
+// switchboard knows the calls in flight of a link by their deadlines.
+type switchboard struct {
+	timeout time.Duration // bound of a call whose context has no earlier end
+
+	mu    sync.Mutex
+	calls map[int64]*call
+}
+
+// begin registers a call of ctx, which can be cancelled; end must follow.
+func (b *switchboard) begin(ctx context.Context) *call {
+	deadline := time.Now().Add(b.timeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	c := &call{Context: ctx, deadline: deadline}
+	b.mu.Lock()
+	if b.calls == nil {
+		b.calls = map[int64]*call{}
+	}
+	for b.calls[c.deadline.UnixNano()] != nil {
+		c.deadline = c.deadline.Add(-1)
+	}
+	b.calls[c.deadline.UnixNano()] = c
+	b.mu.Unlock()
+	c.stop = context.AfterFunc(ctx, c.cancel)
+	return c
+}
+
+// end forgets a call that has settled.
+func (b *switchboard) end(c *call) {
+	c.stop()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.calls, c.deadline.UnixNano())
+}
+
+func (b *switchboard) find(deadline time.Time) *call {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.calls[deadline.UnixNano()]
+}
 
 // socket is a connection whose deadlines say for which call it works.
 type socket struct {
@@ -21,56 +99,54 @@ type socket struct {
 
 	mu    sync.Mutex
 	owner *call // nil: a call that cannot be cancelled, or the library's own traffic
-	read  limit
-	write limit
-	// unanswered: the wait for the owner's reply ended before it came.
-	unanswered bool
 }
 
+// tcpSocket is a socket whose liveness the library can see.
+type tcpSocket struct {
+	*socket
+	raw syscall.RawConn
+}
+
+// SyscallConn implements syscall.Conn.
+func (s tcpSocket) SyscallConn() (syscall.RawConn, error) { return s.raw, nil }
+
 func newSocket(c net.Conn, board *switchboard) net.Conn {
-	s := &socket{Conn: c, board: board, read: limit{set: c.SetReadDeadline}, write: limit{set: c.SetWriteDeadline}}
-	if tcp, ok := c.(*net.TCPConn); ok {
-		if raw, err := tcp.SyscallConn(); err == nil {
-			s.read.lazy, s.write.lazy = true, true
-			return newTCPSocket(s, raw)
+	s := &socket{Conn: c, board: board}
+	if sys, ok := c.(syscall.Conn); ok {
+		if raw, err := sys.SyscallConn(); err == nil {
+			return tcpSocket{s, raw}
 		}
 	}
 	return s
 }
 
 // SetDeadline implements net.Conn.
-func (s *socket) SetDeadline(t time.Time) error { return s.until(t, &s.read, &s.write) }
+func (s *socket) SetDeadline(t time.Time) error { return s.until(t, s.Conn.SetDeadline) }
 
 // SetReadDeadline implements net.Conn.
-func (s *socket) SetReadDeadline(t time.Time) error { return s.until(t, &s.read) }
+func (s *socket) SetReadDeadline(t time.Time) error { return s.until(t, s.Conn.SetReadDeadline) }
 
 // SetWriteDeadline implements net.Conn.
-func (s *socket) SetWriteDeadline(t time.Time) error { return s.until(t, &s.write) }
+func (s *socket) SetWriteDeadline(t time.Time) error { return s.until(t, s.Conn.SetWriteDeadline) }
 
 // until sets a deadline, for the call that it belongs to, and within the timeout.
-func (s *socket) until(t time.Time, limits ...*limit) error {
-	now := time.Now()
-	var c *call
-	if !t.IsZero() {
-		if c = s.board.find(t); c == nil {
-			if latest := now.Add(s.board.timeout); t.After(latest) {
-				t = latest
-			}
+func (s *socket) until(t time.Time, set func(time.Time) error) error {
+	if t.IsZero() {
+		return set(t)
+	}
+	c := s.board.find(t)
+	if c == nil {
+		if latest := time.Now().Add(s.board.timeout); t.After(latest) {
+			t = latest
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !t.IsZero() {
-		s.owner, s.unanswered = c, false
-		if c != nil && c.workOn(s) {
-			t = longPast
-		}
+	s.owner = c
+	if c != nil && c.workOn(s) {
+		t = longPast
 	}
-	var err error
-	for _, l := range limits {
-		err = cmp.Or(err, l.until(t, now))
-	}
-	return err
+	return set(t)
 }
 
 // interrupt ends what the socket does for c, unless it works for another by now.
@@ -78,58 +154,8 @@ func (s *socket) interrupt(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.owner == c {
-		now := time.Now()
-		_, _ = s.read.until(longPast, now), s.write.until(longPast, now)
+		_ = s.Conn.SetDeadline(longPast)
 	}
-}
-
-// Read implements net.Conn.
-func (s *socket) Read(b []byte) (n int, err error) {
-	for {
-		if n, err = s.Conn.Read(b); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-			return n, err
-		}
-		s.mu.Lock()
-		early := s.read.early(time.Now())
-		s.unanswered = !early
-		s.mu.Unlock()
-		if !early {
-			return n, err
-		}
-	}
-}
-
-// Write implements net.Conn.
-func (s *socket) Write(b []byte) (n int, err error) {
-	for {
-		var some int
-		some, err = s.Conn.Write(b[n:])
-		if n += some; !errors.Is(err, os.ErrDeadlineExceeded) {
-			return n, err
-		}
-		s.mu.Lock()
-		early := s.write.early(time.Now())
-		s.mu.Unlock()
-		if !early {
-			return n, err
-		}
-	}
-}
-
-// Close implements net.Conn. It is put off while the reply to a counted call is awaited.
-func (s *socket) Close() error {
-	s.mu.Lock()
-	c := s.owner
-	late := s.unanswered && c != nil && c.isSent() && c.finish()
-	if late {
-		s.owner = nil // whose cancel ends nothing any more
-	}
-	s.mu.Unlock()
-	if !late {
-		return s.Conn.Close()
-	}
-	s.board.await(s, c)
-	return nil
 }
 
 // dialer connects, with TLS where it is configured, within the dial timeout.
