@@ -42,11 +42,12 @@ func Hold(ctx context.Context, c Coordinator, lease Lease, fn func(context.Conte
 // until the last instant at which the lease is surely held; then, or as soon as the
 // backend says that it is lost, fn's context ends with cause [ErrLeaseLost]. It
 // returns fn's error, joined with ErrLeaseLost if the lease was lost before fn
-// returned, whatever fn's context ended with. A lease that has ended before is
-// ErrLeaseLost and fn is not run; nor is it where ctx has ended, whose error Hold then
-// returns, or an argument is none that Begin or Renew gave ([InvalidError]). After
-// [ErrClosed] nothing is tried any more, and the work has what is left of the lease. It neither completes nor abandons; that is for fn's
-// caller.
+// returned, whatever fn's context ended with. It neither completes nor abandons; that is
+// for fn's caller.
+//
+// fn is not run under a lease that has ended, which is ErrLeaseLost, with a ctx that has
+// ended, whose error Hold returns, or with an argument out of bounds ([InvalidError]).
+// After [ErrClosed] nothing is tried any more, and the work has what is left of the lease.
 //
 // Hold waits for fn, and for a renewal in flight.
 func (k Keeper) Hold(ctx context.Context, lease Lease, fn func(context.Context) error) error {

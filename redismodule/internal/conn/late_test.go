@@ -15,6 +15,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+const (
+	soon  = 60 * time.Millisecond
+	later = 20 * time.Second
+)
+
 // counted is a connection through a proxy whose calls are counted while in flight.
 type counted struct {
 	*Command
@@ -79,8 +84,6 @@ func TestARequestThatItsCallerLeftSettlesWhenTheServerAnswers(t *testing.T) {
 	c.settles(t, later/2)
 }
 
-// The timer of the caller's deadline and that of the socket end at about the same time,
-// and neither may end the wait for the late reply.
 func TestARequestThatOutlastsItsDeadlineSettlesWhenTheServerAnswers(t *testing.T) {
 	c := newCounted(t, later)
 	if err := c.set(t.Context()); err != nil {
@@ -138,11 +141,6 @@ func TestCloseWaitsForALateReplyUntilItsContextEnds(t *testing.T) {
 		t.Fatalf("%d in flight after Close", n)
 	}
 }
-
-const (
-	soon  = 60 * time.Millisecond
-	later = 20 * time.Second
-)
 
 func TestNothingIsLostBetweenAnswersAndCancels(t *testing.T) {
 	c := newCounted(t, later)
