@@ -29,17 +29,27 @@ type counted struct {
 
 func newCounted(t *testing.T, timeout time.Duration) *counted {
 	t.Helper()
+	return newCountedOf(t, timeout, 4)
+}
+
+// newCountedOf has that many lanes.
+func newCountedOf(t *testing.T, timeout time.Duration, pool int) *counted {
+	t.Helper()
 	proxy := testkit.StartProxy(t, testkit.StartEmbeddedRedis(t).Addr())
 	c := &counted{proxy: proxy, Command: NewCommand(Options{
-		Mode: Standalone, Addresses: []string{proxy.Addr()}, Protocol: 3, PoolSize: 4,
+		Mode: Standalone, Addresses: []string{proxy.Addr()}, Protocol: 3, PoolSize: pool,
 		DialTimeout: later, PoolTimeout: later, CommandTimeout: timeout,
 	})}
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }
 
+func (c *counted) do(ctx context.Context, args ...any) (any, error) {
+	return c.Do(ctx, Op{Name: "do", Key: "k", InFlight: func(d int) { c.inFlight.Add(int64(d)) }}, args...)
+}
+
 func (c *counted) set(ctx context.Context) error {
-	_, err := c.Do(ctx, Op{Name: "set", Key: "k", InFlight: func(d int) { c.inFlight.Add(int64(d)) }}, "SET", "k", "v")
+	_, err := c.do(ctx, "SET", "k", "v")
 	return err
 }
 

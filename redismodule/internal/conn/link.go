@@ -36,7 +36,7 @@ type link struct {
 	closed bool
 	calls  sync.WaitGroup // calls in flight, abandoned ones included
 
-	runners runners // of accounted calls
+	lanes lanes // of accounted calls
 
 	known sync.Map // *Script → *atomic.Bool: a server has it
 }
@@ -68,6 +68,9 @@ func (l *link) open(call bool) redis.UniversalClient {
 	}
 	if l.client == nil {
 		l.board.timeout = l.options.CommandTimeout
+		if l.options.Mode != Cluster { // whose commands go to servers of their own
+			l.lanes.limit = min(maxLanes, l.options.PoolSize)
+		}
 		l.client = newClient(l.options, &l.board)
 	}
 	if call {
@@ -102,7 +105,7 @@ func (l *link) Close(ctx context.Context) error {
 		err = nil // a connection that was lost before
 	}
 	<-drained // closing the sockets ends what was left
-	l.runners.close()
+	l.lanes.close()
 	return errors.Join(cut, err)
 }
 
@@ -191,23 +194,28 @@ func (l *link) roundTrip(ctx context.Context, op Op, client redis.UniversalClien
 // while it may still be busy with it. It settles with the command's timeout at the latest.
 func (l *link) accounted(ctx context.Context, op Op, client redis.UniversalClient, mark *sendMark, args []any) (reply any, sent bool, err error) {
 	op.InFlight(1)
-	q := &request{ctx: context.WithoutCancel(ctx), client: client, args: args, settled: func() {
+	q := &request{ctx: context.WithoutCancel(ctx), client: client, args: args, mark: mark, settled: func() {
 		op.InFlight(-1)
 		l.calls.Done()
 	}}
-	if !l.runners.do(ctx, q) {
+	if !l.lanes.do(ctx, q) {
 		return nil, !mark.abandon(), ctx.Err()
 	}
 	return q.reply, mark.sent(), q.err
 }
 
 func process(ctx context.Context, client redis.UniversalClient, args []any) (reply any, err error) {
+	cmd := command(ctx, args)
+	err = client.Process(ctx, cmd)
+	return cmd.Val(), err
+}
+
+func command(ctx context.Context, args []any) onceCmd {
 	cmd := onceCmd{redis.NewCmd(ctx, args...)}
 	if args[0] == "PUBLISH" {
 		// A Cluster takes it on any node, and the library picks one at random each
 		// time. Through one node, that of the channel's slot, order is kept.
 		cmd.SetFirstKeyPos(1)
 	}
-	err = client.Process(ctx, cmd)
-	return cmd.Val(), err
+	return cmd
 }

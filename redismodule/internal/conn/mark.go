@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -18,6 +19,7 @@ type sendMark struct {
 	ctx   context.Context // the caller's
 	arg   any
 	state atomic.Int32
+	pack  *pack // what the command is written with; nil: it goes by itself
 }
 
 const (
@@ -29,11 +31,12 @@ const (
 // MarshalBinary gives the argument's bytes and marks the command as written. Once the
 // caller has given up it fails, and the library drops the connection unsent.
 func (m *sendMark) MarshalBinary() ([]byte, error) {
-	if err := m.ctx.Err(); err != nil && m.abandon() {
-		return nil, err
-	}
-	if !m.state.CompareAndSwap(waiting, written) && m.state.Load() == abandoned {
-		return nil, context.Canceled
+	if m.pack != nil {
+		if err := m.pack.seal(); err != nil {
+			return nil, err
+		}
+	} else if !m.write() {
+		return nil, cmp.Or(m.ctx.Err(), context.Canceled)
 	}
 	switch v := m.arg.(type) {
 	case string:
@@ -62,6 +65,17 @@ func (m *sendMark) String() string {
 	}
 	return fmt.Sprint(m.arg)
 }
+
+// write marks the command as written, unless its caller has given up.
+func (m *sendMark) write() bool {
+	if m.ctx.Err() != nil && m.abandon() {
+		return false
+	}
+	return m.state.CompareAndSwap(waiting, written) || m.sent()
+}
+
+// unwrite takes write back: nothing was written.
+func (m *sendMark) unwrite() { m.state.CompareAndSwap(written, waiting) }
 
 // abandon makes sure that the command is not written from now on, and tells whether
 // that was in time.
