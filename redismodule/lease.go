@@ -63,7 +63,7 @@ func newLeaseVerbs(m measures) leaseVerbs {
 func (l *ResourceLeaseService) take(ctx context.Context, verb leaseVerb, key, holder string, ttl time.Duration) (held bool, other string, err error) {
 	_, call := verb.measure.Begin(ctx, key)
 	defer func() { call.End(answerOr(err, held, verb.done, "held"), err) }()
-	op := conn.Op{Name: verb.name, Key: key}
+	op := conn.Op{Name: verb.name, Key: key, Small: true}
 	if err := l.check(op, holder); err != nil {
 		return false, "", err
 	}
@@ -86,7 +86,7 @@ func (l *ResourceLeaseService) take(ctx context.Context, verb leaseVerb, key, ho
 func (l *ResourceLeaseService) Release(ctx context.Context, key, holder string) (result semantic.RemoveResult) {
 	_, call := l.core.measure.leaseRelease.Begin(ctx, key)
 	defer func() { call.End(removeOutcome(result), result.Err) }()
-	op := conn.Op{Name: "lease.release", Key: key}
+	op := conn.Op{Name: "lease.release", Key: key, Small: true}
 	if err := l.check(op, holder); err != nil {
 		return semantic.RemoveResult{Reason: semantic.ReasonRedisUnavailable, Err: err}
 	}

@@ -106,7 +106,7 @@ func (l *DistributedLockService) Acquire(ctx context.Context, key string, ttl ti
 // try asks the server once, and again with the same token while the outcome is
 // unknown, never longer than the lock itself would live.
 func (l *DistributedLockService) try(ctx context.Context, a *acquisition) (semantic.LockClaim, error) {
-	op := conn.Op{Name: "lock.acquire", Key: a.key}
+	op := conn.Op{Name: "lock.acquire", Key: a.key, Small: true}
 	sent := time.Now()
 	uncertain := false
 	reply, err := resolve(ctx, sent.Add(a.ttl), func(ctx context.Context) (int64, error) {
@@ -191,7 +191,7 @@ func (b budget) Err() error {
 
 // send sends one release and tells whether token held the lock.
 func (l *DistributedLockService) send(ctx context.Context, key, token string) (bool, error) {
-	op := conn.Op{Name: "lock.release", Key: key}
+	op := conn.Op{Name: "lock.release", Key: key, Small: true}
 	reply, err := l.core.command.Run(ctx, op, l.free,
 		[]string{l.core.keys.key(kindLock, key, "")}, l.freedChannel(key), token)
 	if err != nil {

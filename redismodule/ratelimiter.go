@@ -84,7 +84,7 @@ func (r *RateLimiterService) Acquire(ctx context.Context, key string, n int64, l
 
 // take asks once, locally where the answer is known.
 func (r *RateLimiterService) take(ctx context.Context, operation, key string, n int64, limit semantic.Limit) (d semantic.Decision, local bool, err error) {
-	op := conn.Op{Name: operation, Key: key}
+	op := conn.Op{Name: operation, Key: key, Small: true}
 	if r.closed.Load() {
 		return semantic.Decision{}, false, fmt.Errorf("%s %q: %w", op.Name, op.Key, semantic.ErrClosed)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // TestFiftyClientsAdmitExactlyMax: whatever the contention, exactly max pass, and each
-// decision costs one round trip. bucket4j#407, bucket4j#603
+// decision costs one round trip, which those that come together share. bucket4j#407, bucket4j#603
 func TestFiftyClientsAdmitExactlyMax(t *testing.T) {
 	const clients, perClient, most = 50, 20, 300
 	server := testkit.StartRedis(t)
@@ -47,8 +47,8 @@ func TestFiftyClientsAdmitExactlyMax(t *testing.T) {
 			if admitted.Load() != most || failed.Load() != 0 {
 				t.Errorf("%v: %d admitted, want exactly %d", algorithm, admitted.Load(), most)
 			}
-			if sent := network.sent() - before; sent != clients*perClient {
-				t.Errorf("%v: %d commands for %d decisions, want one each", algorithm, sent, clients*perClient)
+			if sent := network.sent() - before; sent > clients*perClient {
+				t.Errorf("%v: %d writes for %d decisions, want at most one each", algorithm, sent, clients*perClient)
 			}
 		}
 	}

@@ -44,7 +44,7 @@ type Config struct {
 
 	// MaxActive is the most commands with Redis at once, 1 to 10,000; default 64. It
 	// is the connection pool's size as well unless Redis.PoolSize is set. Except on
-	// Cluster, at most eight connections carry them, those that come together in
+	// Cluster, at most 16 connections carry them, those that come together in
 	// pipelines.
 	MaxActive int
 	// MaxQueued is the most commands that wait for a slot, 1 to 1,000,000; default 1,024.

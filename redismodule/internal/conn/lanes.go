@@ -1,9 +1,12 @@
 package conn
 
 import (
+	"cmp"
 	"context"
+	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -11,35 +14,36 @@ import (
 const (
 	// maxLanes is how many requests or batches of them are with the server at once. Fewer
 	// make larger batches; more make it rarer that a request waits for one.
-	maxLanes = 8
+	maxLanes = 16
 	// maxBatch bounds how much is lost with one connection, and how long the first
 	// reply of a batch waits for its last.
 	maxBatch = 64
 )
 
-// lanes carry the requests that may outlive their callers. One that finds a lane free
-// goes at once, by itself. Those that come while all are busy wait, and go together with
-// the next lane that is free: one write and one read for all of them.
+// lanes bound how many requests are with the server at once, and carry those that come
+// while all lanes are busy: they wait, and go together with the next lane that is free,
+// with one write and one read for all of them.
 //
-// A lane is a goroutine that is kept for the next request, since a new one has to grow its
-// stack anew for the client library's calls.
+// Whoever finds a lane free may have it for a request of his own. A request that may
+// outlive its caller is carried by a goroutine, which is kept for the next one, since a new
+// one has to grow its stack anew for the client library's calls.
 type lanes struct {
 	limit   int // of lanes; 0 for no limit
 	mu      sync.Mutex
-	idle    []*lane
-	started int
+	busy    int
 	waiting []*request // oldest first, those included whose callers have left
+	idle    []*carrier
 	closed  bool
 	all     sync.WaitGroup
 }
 
-// lane carries one batch at a time.
-type lane struct {
-	next  chan *request
+// carrier is a goroutine that carries one batch at a time.
+type carrier struct {
+	next  chan struct{} // there is a batch
 	batch []*request
 }
 
-// request is what a lane is asked to carry, and what came of it.
+// request is what a carrier is asked to do, and what came of it.
 type request struct {
 	ctx     context.Context // without the caller's end
 	client  redis.UniversalClient
@@ -54,43 +58,78 @@ type request struct {
 	err   error
 }
 
-// do carries the request and waits for it, or for ctx: then answered is false, and a
-// request that is on its way goes on without its caller.
-func (ls *lanes) do(ctx context.Context, q *request) (answered bool) {
+// enter takes a lane for a request of the caller's own, if one is free; exit must follow.
+func (ls *lanes) enter() bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.full() {
+		return false
+	}
+	ls.busy++
+	return true
+}
+
+// exit leaves the lane to the requests that wait.
+func (ls *lanes) exit() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if len(ls.waiting) > 0 {
+		c := ls.carrier()
+		if ls.fill(c); len(c.batch) > 0 {
+			c.next <- struct{}{}
+			return
+		}
+		ls.rest(c)
+	}
+	ls.busy--
+}
+
+func (ls *lanes) full() bool { return ls.limit > 0 && ls.busy >= ls.limit }
+
+// do has the request carried and waits for it, or for ctx or the end of the timeout: then
+// answered is false, and a request that is on its way goes on without its caller.
+func (ls *lanes) do(ctx context.Context, q *request, timeout time.Duration) (answered bool, err error) {
 	q.done = make(chan struct{}, 1)
 	ls.start(q)
+	var late <-chan time.Time
+	end, bounded := ctx.Deadline()
+	if latest := time.Now().Add(timeout); !bounded || end.After(latest) {
+		end, bounded = latest, false
+	}
+	if !bounded || ctx.Done() == nil {
+		t := time.NewTimer(time.Until(end))
+		defer t.Stop()
+		late = t.C
+	}
 	select {
 	case <-q.done:
-		return true
+		return true, nil
 	case <-ctx.Done():
+		err = ctx.Err()
+	case <-late:
+		err = cmp.Or(ctx.Err(), os.ErrDeadlineExceeded)
 	}
 	if !q.left.CompareAndSwap(false, true) {
 		<-q.done
-		return true
+		return true, nil
 	}
 	ls.forget(q)
-	return false
+	return false, err
 }
 
-// start gives the request to an idle lane, to a new one, or to those that wait.
+// start has the request carried, or lets it wait.
 func (ls *lanes) start(q *request) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if n := len(ls.idle); n > 0 {
-		l := ls.idle[n-1]
-		ls.idle = ls.idle[:n-1]
-		l.next <- q
-		return
-	}
-	if ls.limit > 0 && ls.started >= ls.limit {
+	if ls.full() {
 		q.waits = true
 		ls.waiting = append(ls.waiting, q)
 		return
 	}
-	l := &lane{next: make(chan *request, 1)}
-	l.next <- q
-	ls.started++
-	ls.all.Go(func() { ls.run(l) })
+	ls.busy++
+	c := ls.carrier()
+	c.batch = append(c.batch, q)
+	c.next <- struct{}{}
 }
 
 // forget settles a request that its caller left while it waited.
@@ -105,51 +144,76 @@ func (ls *lanes) forget(q *request) {
 	}
 }
 
-func (ls *lanes) run(l *lane) {
-	for q := range l.next {
-		l.batch = append(l.batch, q)
-		for len(l.batch) > 0 {
-			carry(l.batch)
-			clear(l.batch)
-			l.batch = ls.refill(l, l.batch[:0])
-		}
+// The following are called with the mutex held.
+
+// carrier returns one that is idle, or a new one.
+func (ls *lanes) carrier() *carrier {
+	if n := len(ls.idle); n > 0 {
+		c := ls.idle[n-1]
+		ls.idle = ls.idle[:n-1]
+		return c
 	}
+	c := &carrier{next: make(chan struct{}, 1)}
+	ls.all.Go(func() { ls.run(c) })
+	return c
 }
 
-// refill gives the lane the requests that wait; without any it is idle from now on.
-func (ls *lanes) refill(l *lane, batch []*request) []*request {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
+// fill gives the carrier the requests that wait, as many as go together.
+func (ls *lanes) fill(c *carrier) {
 	taken := 0
 	for _, q := range ls.waiting {
-		if len(batch) == maxBatch {
+		if len(c.batch) == maxBatch {
 			break
 		}
 		if q.waits {
 			q.waits = false
-			batch = append(batch, q)
+			c.batch = append(c.batch, q)
 		}
 		taken++
 	}
 	left := copy(ls.waiting, ls.waiting[taken:])
 	clear(ls.waiting[left:])
 	ls.waiting = ls.waiting[:left]
-	if len(batch) == 0 {
-		if ls.closed {
-			close(l.next)
-		} else {
-			ls.idle = append(ls.idle, l)
-		}
-	}
-	return batch
 }
 
-// close ends the lanes, once no request is in flight any more, and waits for them.
+// rest keeps the carrier for later, or ends it.
+func (ls *lanes) rest(c *carrier) {
+	if ls.closed {
+		close(c.next)
+		return
+	}
+	ls.idle = append(ls.idle, c)
+}
+
+func (ls *lanes) run(c *carrier) {
+	for range c.next {
+		for more := true; more; {
+			carry(c.batch)
+			more = ls.refill(c)
+		}
+	}
+}
+
+// refill gives the carrier its next batch. If there is none, its lane is free.
+func (ls *lanes) refill(c *carrier) (more bool) {
+	clear(c.batch)
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	c.batch = c.batch[:0]
+	if ls.fill(c); len(c.batch) > 0 {
+		return true
+	}
+	ls.busy--
+	ls.rest(c)
+	return false
+}
+
+// close ends the carriers, once no request is in flight any more, and waits for them.
 func (ls *lanes) close() {
 	ls.mu.Lock()
 	ls.closed = true
-	for _, l := range ls.idle {
-		close(l.next)
+	for _, c := range ls.idle {
+		close(c.next)
 	}
 	ls.idle = nil
 	ls.mu.Unlock()

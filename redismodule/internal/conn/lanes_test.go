@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -252,16 +253,35 @@ func TestNoMoreLanesThanConnections(t *testing.T) {
 		c := newCountedOf(t, later, pool)
 		c.proxy.Delay(5 * time.Millisecond)
 		var all sync.WaitGroup
-		for range 64 {
+		for i := range 64 {
 			all.Go(func() {
-				if err := c.set(t.Context()); err != nil {
+				op := Op{Name: "set", Key: "k", Small: true}
+				if i%2 == 0 {
+					op = Op{Name: "set", Key: "k", InFlight: func(int) {}}
+				}
+				if _, err := c.Do(t.Context(), op, "SET", "k", "v"); err != nil {
 					t.Error(err)
 				}
 			})
 		}
-		all.Wait()
-		if n := c.lanes.started; n != want {
-			t.Errorf("%d lanes with a pool of %d, want %d", n, pool, want)
+		done := make(chan struct{})
+		go func() {
+			all.Wait()
+			close(done)
+		}()
+		most := 0
+		for running := true; running; {
+			c.lanes.mu.Lock()
+			most = max(most, c.lanes.busy)
+			c.lanes.mu.Unlock()
+			select {
+			case <-done:
+				running = false
+			case <-time.After(100 * time.Microsecond):
+			}
+		}
+		if most != want {
+			t.Errorf("%d lanes with a pool of %d, want %d", most, pool, want)
 		}
 	}
 }
@@ -286,7 +306,11 @@ func TestBatchesNeverMixUpRepliesNorOutcomes(t *testing.T) {
 				if dice.IntN(4) == 0 {
 					ctx, cancel = context.WithTimeout(t.Context(), time.Duration(dice.IntN(4000))*time.Microsecond)
 				}
-				reply, err := c.do(ctx, "HINCRBY", "h", key, number)
+				op := Op{Name: "add", Key: key, Small: true}
+				if i%2 == 0 {
+					op = Op{Name: "add", Key: key, InFlight: func(d int) { c.inFlight.Add(int64(d)) }}
+				}
+				reply, err := c.Do(ctx, op, "HINCRBY", "h", key, number)
 				cancel()
 				switch {
 				case err == nil && reply != number:
@@ -320,4 +344,109 @@ func TestBatchesNeverMixUpRepliesNorOutcomes(t *testing.T) {
 			return true
 		})
 	}
+}
+
+// waitIdle returns when no lane is busy any more.
+func (ls *lanes) waitIdle(t *testing.T) {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(100 * time.Microsecond) {
+		ls.mu.Lock()
+		busy := ls.busy
+		ls.mu.Unlock()
+		if busy == 0 {
+			return
+		}
+		if time.Since(began) > later/2 {
+			t.Fatalf("%d lanes are busy", busy)
+		}
+	}
+}
+
+// endless cannot be cancelled, and has a deadline all the same.
+type endless struct {
+	context.Context
+	until time.Time
+}
+
+func (e endless) Deadline() (time.Time, bool) { return e.until, true }
+func (e endless) Done() <-chan struct{}       { return nil }
+func (e endless) Err() error {
+	if time.Now().After(e.until) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func TestASmallRequestWaitsNoLongerThanItsContextAndItsTimeout(t *testing.T) {
+	small := Op{Name: "small", Key: "k", Small: true}
+	for _, end := range []struct {
+		name  string
+		ctx   func(t *testing.T) context.Context
+		cause error
+	}{
+		{"a deadline", func(t *testing.T) context.Context {
+			ctx, cancel := context.WithTimeout(t.Context(), soon)
+			t.Cleanup(cancel)
+			return ctx
+		}, context.DeadlineExceeded},
+		{"a deadline that does not end it", func(t *testing.T) context.Context {
+			return endless{t.Context(), time.Now().Add(soon)}
+		}, context.DeadlineExceeded},
+		{"a cancel", func(t *testing.T) context.Context {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(soon, cancel)
+			return ctx
+		}, context.Canceled},
+		{"no end", func(*testing.T) context.Context { return context.Background() }, os.ErrDeadlineExceeded},
+	} {
+		t.Run(end.name, func(t *testing.T) {
+			c := newCountedOf(t, 5*soon, 1)
+			if err := c.set(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			c.lanes.waitIdle(t)
+			if !c.lanes.enter() {
+				t.Fatal("the lane is not free")
+			}
+			defer c.lanes.exit()
+			began := time.Now()
+			_, err := c.Do(end.ctx(t), small, "SET", "k", "w")
+			if !errors.Is(err, semantic.ErrUnavailable) || !errors.Is(err, end.cause) {
+				t.Errorf("%v, want it unavailable because of %v", err, end.cause)
+			}
+			if d := time.Since(began); d > later/2 {
+				t.Errorf("after %v", d)
+			}
+		})
+	}
+}
+
+// A small request's lane is left to those that wait, which then go together.
+func TestASmallRequestLeavesItsLaneToTheNext(t *testing.T) {
+	c := newCountedOf(t, later, 1)
+	if err := c.set(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.proxy.ResetCounts()
+	small := Op{Name: "small", Key: "k", Small: true}
+	trap := c.proxy.HoldNextReply(nil)
+	var all sync.WaitGroup
+	call := func(text string) {
+		all.Go(func() {
+			if reply, err := c.Do(t.Context(), small, "ECHO", text); err != nil || reply != text {
+				t.Errorf("%q: %v, %v", text, reply, err)
+			}
+		})
+	}
+	call("first")
+	<-trap.Hit()
+	for i := range 5 {
+		call(fmt.Sprint(i))
+	}
+	c.waits(t, 5)
+	if n := c.proxy.Commands(); n != 1 {
+		t.Errorf("%d commands sent by one lane", n)
+	}
+	trap.Disarm()
+	all.Wait()
 }

@@ -19,9 +19,13 @@ type Op struct {
 	Name     string
 	Key      string
 	ReadOnly bool
+	// Small says that request and reply are small, so that they may share a round trip
+	// with others where many come at once.
+	Small bool
 	// InFlight, which may be nil, is called with 1 when a request begins and with -1
 	// when it has settled: with its reply, or, where the caller left before, when the
-	// abandoned request has ended too. Without it an abandoned request is cut off.
+	// abandoned request has ended too. Such a request is taken as small. One without it
+	// that has a connection of its own is cut off when its caller leaves.
 	InFlight func(delta int)
 }
 
@@ -36,7 +40,7 @@ type link struct {
 	closed bool
 	calls  sync.WaitGroup // calls in flight, abandoned ones included
 
-	lanes lanes // of accounted calls
+	lanes lanes // of small and counted requests
 
 	known sync.Map // *Script → *atomic.Bool: a server has it
 }
@@ -176,10 +180,13 @@ func (l *link) roundTrip(ctx context.Context, op Op, client redis.UniversalClien
 	}
 	mark := &sendMark{ctx: ctx, arg: args[len(args)-1]}
 	args[len(args)-1] = mark
-	if op.InFlight != nil {
-		return l.accounted(ctx, op, client, mark, args)
+	if op.InFlight != nil || op.Small && !l.lanes.enter() {
+		return l.carried(ctx, op, client, mark, args)
 	}
 	defer l.calls.Done()
+	if op.Small {
+		defer l.lanes.exit()
+	}
 	if ctx.Done() != nil {
 		call := l.board.begin(ctx)
 		defer l.board.end(call)
@@ -189,17 +196,22 @@ func (l *link) roundTrip(ctx context.Context, op Op, client redis.UniversalClien
 	return reply, mark.sent(), err
 }
 
-// accounted is the round trip of a caller that counts what it has in flight: a request
-// that its caller has left is not dropped, so that the server is not asked for more
-// while it may still be busy with it. It settles with the command's timeout at the latest.
-func (l *link) accounted(ctx context.Context, op Op, client redis.UniversalClient, mark *sendMark, args []any) (reply any, sent bool, err error) {
-	op.InFlight(1)
-	q := &request{ctx: context.WithoutCancel(ctx), client: client, args: args, mark: mark, settled: func() {
-		op.InFlight(-1)
-		l.calls.Done()
-	}}
-	if !l.lanes.do(ctx, q) {
-		return nil, !mark.abandon(), ctx.Err()
+// carried is the round trip of a request that may share one with others. Its caller can
+// leave it at any time. If it has been sent it is not dropped then, and so counts as in
+// flight while the server may still be busy with it: with the command's timeout, at the
+// latest, it settles.
+func (l *link) carried(ctx context.Context, op Op, client redis.UniversalClient, mark *sendMark, args []any) (reply any, sent bool, err error) {
+	settled := l.calls.Done
+	if op.InFlight != nil {
+		op.InFlight(1)
+		settled = func() {
+			op.InFlight(-1)
+			l.calls.Done()
+		}
+	}
+	q := &request{ctx: context.WithoutCancel(ctx), client: client, args: args, mark: mark, settled: settled}
+	if answered, err := l.lanes.do(ctx, q, l.options.CommandTimeout); !answered {
+		return nil, !mark.abandon(), err
 	}
 	return q.reply, mark.sent(), q.err
 }

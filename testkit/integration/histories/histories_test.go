@@ -95,7 +95,9 @@ func (f *releaseFailures) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapco
 	return c.AddCore(e, f)
 }
 
-func newRig(t *testing.T, withReplica bool) *rig {
+// newRig has clients of their own connections, or of one which they share, so that what
+// they ask goes together.
+func newRig(t *testing.T, withReplica, oneConnection bool) *rig {
 	t.Helper()
 	r := &rig{seed: rand.Uint64(), failures: &releaseFailures{counts: map[string]int{}}, recorder: &recorder{began: time.Now()}}
 	if s := os.Getenv("COORD_TEST_SEED"); s != "" {
@@ -110,10 +112,18 @@ func newRig(t *testing.T, withReplica bool) *rig {
 	}
 	r.proxy = testkit.StartProxy(t, r.server.Addr())
 	for i := range clients {
-		s, err := redismodule.Open(redismodule.Config{
+		if oneConnection && i > 0 {
+			r.services = append(r.services, r.services[0])
+			continue
+		}
+		config := redismodule.Config{
 			URL: r.proxy.URL(), InstanceID: fmt.Sprint("client-", i),
 			CommandTimeout: 150 * time.Millisecond, DialTimeout: 150 * time.Millisecond,
-		}, observability.New(zap.New(testkit.RecordSignals(r.failures))))
+		}
+		if oneConnection {
+			config.PoolSize = 1
+		}
+		s, err := redismodule.Open(config, observability.New(zap.New(testkit.RecordSignals(r.failures))))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,37 +281,49 @@ func (r *rig) leaseWork(client int, s *redismodule.Services, dice *rand.Rand) {
 }
 
 func TestHistoriesOfTheLockUnderLostAndDelayedReplies(t *testing.T) {
-	r := newRig(t, false)
+	r := newRig(t, false, false)
 	r.run(t, r.lockWork, nil)
 	r.check(t)
 }
 
 func TestHistoriesOfTheLeaseUnderLostAndDelayedReplies(t *testing.T) {
-	r := newRig(t, false)
+	r := newRig(t, false, false)
 	r.run(t, r.leaseWork, nil)
 	r.check(t)
 }
 
 func TestHistoriesOfTheLockWithPausesAndCrashes(t *testing.T) {
-	r := newRig(t, false)
+	r := newRig(t, false, false)
 	r.run(t, r.lockWork, r.pausesAndCrashes)
 	r.check(t)
 }
 
 func TestHistoriesOfTheLeaseWithPausesAndCrashes(t *testing.T) {
-	r := newRig(t, false)
+	r := newRig(t, false, false)
+	r.run(t, r.leaseWork, r.pausesAndCrashes)
+	r.check(t)
+}
+
+func TestHistoriesOfTheLockOverOneConnection(t *testing.T) {
+	r := newRig(t, false, true)
+	r.run(t, r.lockWork, r.pausesAndCrashes)
+	r.check(t)
+}
+
+func TestHistoriesOfTheLeaseOverOneConnection(t *testing.T) {
+	r := newRig(t, false, true)
 	r.run(t, r.leaseWork, r.pausesAndCrashes)
 	r.check(t)
 }
 
 func TestHistoriesOfTheLockWithAFailover(t *testing.T) {
-	r := newRig(t, true)
+	r := newRig(t, true, false)
 	r.run(t, r.lockWork, r.oneFailover())
 	r.check(t)
 }
 
 func TestHistoriesOfTheLeaseWithAFailover(t *testing.T) {
-	r := newRig(t, true)
+	r := newRig(t, true, false)
 	r.run(t, r.leaseWork, r.oneFailover())
 	r.check(t)
 }
