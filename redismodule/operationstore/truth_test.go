@@ -320,7 +320,7 @@ func callerFaults() []fault {
 		{name: "no free connection", class: "unavailable", make: func(t *testing.T, _ string) (*Opened, context.Context) {
 			p := testkit.StartProxy(t, testkit.StartRedis(t).Addr())
 			o := open(t, p.Addr(), func(c *Config) {
-				c.Redis.PoolSize, c.Redis.CommandTimeout, c.CommandDeadline = 1, time.Minute, 300*time.Millisecond
+				c.Redis.PoolSize, c.Redis.PoolTimeout, c.CommandDeadline = 1, 30*time.Millisecond, 2*time.Second
 			})
 			begin(t, o, identity("warm"), operation.BeginAcquired)
 			occupy(t, p, o)

@@ -28,7 +28,10 @@ const (
 // outlive its caller is carried by a goroutine, which is kept for the next one, since a new
 // one has to grow its stack anew for the client library's calls.
 type lanes struct {
-	limit   int // of lanes; 0 for no limit
+	limit    int           // of lanes; 0 for no limit
+	patience time.Duration // the longest wait for a lane
+	timeout  time.Duration // and for the reply, that wait included
+
 	mu      sync.Mutex
 	busy    int
 	waiting []*request // oldest first, those included whose callers have left
@@ -73,41 +76,55 @@ func (ls *lanes) enter() bool {
 func (ls *lanes) exit() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if len(ls.waiting) > 0 {
-		c := ls.carrier()
-		if ls.fill(c); len(c.batch) > 0 {
-			c.next <- struct{}{}
-			return
-		}
-		ls.rest(c)
+	if len(ls.waiting) == 0 {
+		ls.busy--
+		return
 	}
-	ls.busy--
+	if c := ls.carrier(); ls.load(c) {
+		c.next <- struct{}{}
+	}
 }
 
 func (ls *lanes) full() bool { return ls.limit > 0 && ls.busy >= ls.limit }
 
-// do has the request carried and waits for it, or for ctx or the end of the timeout: then
+// do has the request carried and waits for it, until ctx or the time for it ends: then
 // answered is false, and a request that is on its way goes on without its caller.
-func (ls *lanes) do(ctx context.Context, q *request, timeout time.Duration) (answered bool, err error) {
+func (ls *lanes) do(ctx context.Context, q *request) (answered bool, err error) {
 	q.done = make(chan struct{}, 1)
-	ls.start(q)
-	var late <-chan time.Time
-	end, bounded := ctx.Deadline()
-	if latest := time.Now().Add(timeout); !bounded || end.After(latest) {
-		end, bounded = latest, false
+	end := time.Now().Add(ls.timeout)
+	ends := false // by its context
+	if d, ok := ctx.Deadline(); ok && d.Before(end) {
+		end, ends = d, ctx.Done() != nil
 	}
-	if !bounded || ctx.Done() == nil {
-		t := time.NewTimer(time.Until(end))
+	waits := ls.start(q)
+	var alarm <-chan time.Time
+	if waits || !ends {
+		first := time.Until(end)
+		if waits {
+			first = min(first, ls.patience)
+		}
+		t := time.NewTimer(first)
 		defer t.Stop()
-		late = t.C
+		alarm = t.C
 	}
-	select {
-	case <-q.done:
-		return true, nil
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-late:
-		err = cmp.Or(ctx.Err(), os.ErrDeadlineExceeded)
+	for {
+		select {
+		case <-q.done:
+			return true, nil
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-alarm:
+			left := time.Until(end)
+			if left > 0 && !ls.waits(q) { // it has found a lane
+				alarm = time.After(left)
+				continue
+			}
+			err = cmp.Or(ctx.Err(), os.ErrDeadlineExceeded)
+			if left > 0 {
+				err = redis.ErrPoolTimeout
+			}
+		}
+		break
 	}
 	if !q.left.CompareAndSwap(false, true) {
 		<-q.done
@@ -118,18 +135,25 @@ func (ls *lanes) do(ctx context.Context, q *request, timeout time.Duration) (ans
 }
 
 // start has the request carried, or lets it wait.
-func (ls *lanes) start(q *request) {
+func (ls *lanes) start(q *request) (waits bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if ls.full() {
 		q.waits = true
 		ls.waiting = append(ls.waiting, q)
-		return
+		return true
 	}
 	ls.busy++
 	c := ls.carrier()
 	c.batch = append(c.batch, q)
 	c.next <- struct{}{}
+	return false
+}
+
+func (ls *lanes) waits(q *request) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return q.waits
 }
 
 // forget settles a request that its caller left while it waited.
@@ -176,36 +200,33 @@ func (ls *lanes) fill(c *carrier) {
 	ls.waiting = ls.waiting[:left]
 }
 
-// rest keeps the carrier for later, or ends it.
-func (ls *lanes) rest(c *carrier) {
-	if ls.closed {
-		close(c.next)
-		return
-	}
-	ls.idle = append(ls.idle, c)
-}
-
-func (ls *lanes) run(c *carrier) {
-	for range c.next {
-		for more := true; more; {
-			carry(c.batch)
-			more = ls.refill(c)
-		}
-	}
-}
-
-// refill gives the carrier its next batch. If there is none, its lane is free.
-func (ls *lanes) refill(c *carrier) (more bool) {
-	clear(c.batch)
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	c.batch = c.batch[:0]
+// load gives the carrier the next batch. If there is none, its lane is free, and it rests
+// until it is needed, or ends.
+func (ls *lanes) load(c *carrier) bool {
 	if ls.fill(c); len(c.batch) > 0 {
 		return true
 	}
 	ls.busy--
-	ls.rest(c)
+	if ls.closed {
+		close(c.next)
+	} else {
+		ls.idle = append(ls.idle, c)
+	}
 	return false
+}
+
+// run is a carrier's work. It takes the mutex itself, as close does.
+func (ls *lanes) run(c *carrier) {
+	for range c.next {
+		for more := true; more; {
+			carry(c.batch)
+			clear(c.batch)
+			ls.mu.Lock()
+			c.batch = c.batch[:0]
+			more = ls.load(c)
+			ls.mu.Unlock()
+		}
+	}
 }
 
 // close ends the carriers, once no request is in flight any more, and waits for them.
@@ -233,18 +254,19 @@ func carry(batch []*request) {
 		}
 		// Nothing was sent: one of them had been left. The others go without it.
 	}
-	for _, q := range batch {
+	for _, q := range batch { // one, or none
 		q.mark.pack = nil
 		q.reply, q.err = process(q.ctx, q.client, q.args)
 		q.settle()
 	}
 }
 
-// staying returns the requests whose callers still wait, and settles the others.
+// staying returns the requests that may still be sent, and settles the others.
 func staying(batch []*request) []*request {
 	stay := batch[:0]
 	for _, q := range batch {
-		if q.err = q.mark.ctx.Err(); q.err != nil && q.mark.abandon() {
+		if q.mark.gone() {
+			q.err = cmp.Or(q.mark.ctx.Err(), context.Canceled)
 			q.settle()
 		} else {
 			stay = append(stay, q)

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/wrkbelt/coord/semantic"
 	"github.com/wrkbelt/coord/testkit"
@@ -79,6 +82,15 @@ func (c *counted) get(t *testing.T, key string, field ...any) any {
 		t.Fatal(err)
 	}
 	return reply
+}
+
+func allUnavailable(t *testing.T, all []<-chan outcome) {
+	t.Helper()
+	for i, done := range all {
+		if o := <-done; !errors.Is(o.err, semantic.ErrUnavailable) {
+			t.Errorf("request %d: %v", i, o.err)
+		}
+	}
 }
 
 func TestRequestsThatWaitedGoTogetherAndEachGetsItsOwnReply(t *testing.T) {
@@ -180,15 +192,38 @@ func TestARequestThatIsLeftBeforeItsBatchIsWrittenIsNotSentWithIt(t *testing.T) 
 	c.settles(t, later/2)
 }
 
+// A caller that has no context to end leaves when its timeout does.
+func TestARequestThatIsLeftWithoutAnEndOfItsContextIsNotSentWithItsBatch(t *testing.T) {
+	c := newCountedOf(t, later, 1)
+	var batch []*request
+	for _, key := range []string{"a", "b", "c"} {
+		mark := &sendMark{ctx: context.Background(), arg: "v"}
+		batch = append(batch, &request{
+			ctx: t.Context(), client: c.open(false), mark: mark, args: []any{"SET", key, mark},
+			settled: func() { c.inFlight.Add(1) }, done: make(chan struct{}, 1),
+		})
+	}
+	if !batch[1].mark.abandon() {
+		t.Fatal("not in time")
+	}
+	all := slices.Clone(batch)
+	carry(batch)
+	if n := c.inFlight.Load(); n != 3 {
+		t.Errorf("%d requests settled", n)
+	}
+	if all[0].err != nil || !errors.Is(all[1].err, context.Canceled) || all[2].err != nil {
+		t.Error(all[0].err, all[1].err, all[2].err)
+	}
+	if a, b, c := c.get(t, "a"), c.get(t, "b"), c.get(t, "c"); a != "v" || b != nil || c != "v" {
+		t.Errorf("a %v, b %v, c %v", a, b, c)
+	}
+}
+
 func TestABatchThatIsPackedAnewIsNotUnknownForThat(t *testing.T) {
 	c, stay, hello := redialing(t)
 	c.proxy.Refuse(true)
 	hello.Disarm()
-	for i, done := range stay {
-		if o := <-done; !errors.Is(o.err, semantic.ErrUnavailable) {
-			t.Errorf("request %d: %v", i, o.err)
-		}
-	}
+	allUnavailable(t, stay)
 	c.settles(t, later/2)
 }
 
@@ -221,11 +256,7 @@ func TestABatchThatCannotBeSentIsUnavailable(t *testing.T) {
 	c.proxy.Refuse(true)
 	c.proxy.Reset()
 	trap.Disarm()
-	for i, done := range all {
-		if o := <-done; !errors.Is(o.err, semantic.ErrUnavailable) {
-			t.Errorf("request %d: %v", i, o.err)
-		}
-	}
+	allUnavailable(t, all)
 	c.settles(t, 0)
 }
 
@@ -286,7 +317,7 @@ func TestNoMoreLanesThanConnections(t *testing.T) {
 	}
 }
 
-// Callers come and go at random while replies are late and connections are cut: every
+// Callers come and go at random while connections are cut: every
 // reply is one's own, and what was said not to be applied is not.
 func TestBatchesNeverMixUpRepliesNorOutcomes(t *testing.T) {
 	c := newCountedOf(t, later, 2)
@@ -380,24 +411,31 @@ func (e endless) Err() error {
 func TestASmallRequestWaitsNoLongerThanItsContextAndItsTimeout(t *testing.T) {
 	small := Op{Name: "small", Key: "k", Small: true}
 	for _, end := range []struct {
-		name  string
-		ctx   func(t *testing.T) context.Context
-		cause error
+		name     string
+		ctx      func(t *testing.T) context.Context
+		cause    error
+		patience time.Duration
 	}{
 		{"a deadline", func(t *testing.T) context.Context {
 			ctx, cancel := context.WithTimeout(t.Context(), soon)
 			t.Cleanup(cancel)
 			return ctx
-		}, context.DeadlineExceeded},
+		}, context.DeadlineExceeded, later},
 		{"a deadline that does not end it", func(t *testing.T) context.Context {
 			return endless{t.Context(), time.Now().Add(soon)}
-		}, context.DeadlineExceeded},
+		}, context.DeadlineExceeded, later},
 		{"a cancel", func(t *testing.T) context.Context {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(soon, cancel)
 			return ctx
-		}, context.Canceled},
-		{"no end", func(*testing.T) context.Context { return context.Background() }, os.ErrDeadlineExceeded},
+		}, context.Canceled, later},
+		{"no end", func(*testing.T) context.Context { return context.Background() }, os.ErrDeadlineExceeded, later},
+		{"a full pool", func(*testing.T) context.Context { return context.Background() }, redis.ErrPoolTimeout, soon},
+		{"a full pool before a deadline", func(t *testing.T) context.Context {
+			ctx, cancel := context.WithTimeout(t.Context(), later)
+			t.Cleanup(cancel)
+			return ctx
+		}, redis.ErrPoolTimeout, soon},
 	} {
 		t.Run(end.name, func(t *testing.T) {
 			c := newCountedOf(t, 5*soon, 1)
@@ -405,6 +443,7 @@ func TestASmallRequestWaitsNoLongerThanItsContextAndItsTimeout(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.lanes.waitIdle(t)
+			c.lanes.patience = end.patience
 			if !c.lanes.enter() {
 				t.Fatal("the lane is not free")
 			}
@@ -418,6 +457,22 @@ func TestASmallRequestWaitsNoLongerThanItsContextAndItsTimeout(t *testing.T) {
 				t.Errorf("after %v", d)
 			}
 		})
+	}
+}
+
+// What has found a lane is not dismissed for having waited for one.
+func TestARequestThatFoundALaneInTimeWaitsForItsReply(t *testing.T) {
+	c, trap, _ := occupied(t)
+	c.lanes.patience = 10 * soon
+	began := time.Now()
+	waited := c.start(t, t.Context(), "SET", "k", "v")
+	held := c.proxy.HoldNextReply(testkit.CommandContaining("k"))
+	trap.Disarm()
+	<-held.Hit()
+	<-time.After(time.Until(began.Add(12 * soon)))
+	held.Disarm()
+	if o := <-waited; o.err != nil {
+		t.Error(o.err)
 	}
 }
 

@@ -99,21 +99,32 @@ func TestARequestThatItsCallerLeftSettlesWhenTheServerAnswers(t *testing.T) {
 }
 
 func TestARequestThatOutlastsItsDeadlineSettlesWhenTheServerAnswers(t *testing.T) {
-	c := newCounted(t, later)
-	if err := c.set(t.Context()); err != nil {
-		t.Fatal(err)
+	for name, within := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"of a context that ends": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, soon)
+		},
+		"of one that does not": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return endless{ctx, time.Now().Add(soon)}, func() {}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCounted(t, later)
+			if err := c.set(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			trap := c.proxy.HoldNextReply(nil)
+			ctx, cancel := within(t.Context())
+			defer cancel()
+			if err := c.set(ctx); !errors.Is(err, semantic.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+			if n := c.inFlight.Load(); n != 1 {
+				t.Fatalf("%d in flight while the server works", n)
+			}
+			trap.Disarm()
+			c.settles(t, later/2)
+		})
 	}
-	trap := c.proxy.HoldNextReply(nil)
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
-	defer cancel()
-	if err := c.set(ctx); !errors.Is(err, semantic.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(err)
-	}
-	if n := c.inFlight.Load(); n != 1 {
-		t.Fatalf("%d in flight while the server works", n)
-	}
-	trap.Disarm()
-	c.settles(t, later/2)
 }
 
 func TestARequestWithoutAnAnswerSettlesWithItsTimeout(t *testing.T) {

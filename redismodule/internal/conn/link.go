@@ -72,6 +72,7 @@ func (l *link) open(call bool) redis.UniversalClient {
 	}
 	if l.client == nil {
 		l.board.timeout = l.options.CommandTimeout
+		l.lanes.patience, l.lanes.timeout = l.options.PoolTimeout, l.options.CommandTimeout
 		if l.options.Mode != Cluster { // whose commands go to servers of their own
 			l.lanes.limit = min(maxLanes, l.options.PoolSize)
 		}
@@ -210,7 +211,7 @@ func (l *link) carried(ctx context.Context, op Op, client redis.UniversalClient,
 		}
 	}
 	q := &request{ctx: context.WithoutCancel(ctx), client: client, args: args, mark: mark, settled: settled}
-	if answered, err := l.lanes.do(ctx, q, l.options.CommandTimeout); !answered {
+	if answered, err := l.lanes.do(ctx, q); !answered {
 		return nil, !mark.abandon(), err
 	}
 	return q.reply, mark.sent(), q.err

@@ -68,10 +68,16 @@ func (m *sendMark) String() string {
 
 // write marks the command as written, unless its caller has given up.
 func (m *sendMark) write() bool {
-	if m.ctx.Err() != nil && m.abandon() {
+	if m.gone() {
 		return false
 	}
 	return m.state.CompareAndSwap(waiting, written) || m.sent()
+}
+
+// gone tells whether the caller has given up before the command was written. Whose
+// context has ended has.
+func (m *sendMark) gone() bool {
+	return m.ctx.Err() != nil && m.abandon() || m.state.Load() == abandoned
 }
 
 // unwrite takes write back: nothing was written.

@@ -36,7 +36,7 @@ type Options struct {
 	PoolSize         int
 	DialTimeout      time.Duration
 	CommandTimeout   time.Duration // bound of one read or write where the context has none
-	PoolTimeout      time.Duration // wait for a free connection
+	PoolTimeout      time.Duration // wait for a free connection or lane
 	ClientName       string        // shown by CLIENT LIST
 	// Dial replaces the network dialer, for tests; may be nil.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

@@ -99,16 +99,20 @@ func (f *releaseFailures) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapco
 	return c.AddCore(e, f)
 }
 
-// newRig has clients of their own connections, or of one which they share, so that what
-// they ask goes together.
-func newRig(t *testing.T, withReplica, oneConnection bool) *rig {
+// setup is what a history is recorded on.
+type setup struct {
+	replica       bool // a primary and its replica
+	oneConnection bool // shared by all clients, so that what they ask goes together
+}
+
+func newRig(t *testing.T, on setup) *rig {
 	t.Helper()
 	r := &rig{seed: rand.Uint64(), failures: &releaseFailures{counts: map[string]int{}}, recorder: &recorder{began: time.Now()}}
 	if s := os.Getenv("COORD_TEST_SEED"); s != "" {
 		r.seed, _ = strconv.ParseUint(s, 10, 64)
 	}
 	t.Logf("seed: COORD_TEST_SEED=%d", r.seed)
-	if withReplica {
+	if on.replica {
 		r.pair = testkit.StartRedisPair(t)
 		r.server = r.pair.Primary
 	} else {
@@ -116,7 +120,7 @@ func newRig(t *testing.T, withReplica, oneConnection bool) *rig {
 	}
 	r.proxy = testkit.StartProxy(t, r.server.Addr())
 	for i := range clients {
-		if oneConnection && i > 0 {
+		if on.oneConnection && i > 0 {
 			r.services = append(r.services, r.services[0])
 			continue
 		}
@@ -124,7 +128,7 @@ func newRig(t *testing.T, withReplica, oneConnection bool) *rig {
 			URL: r.proxy.URL(), InstanceID: fmt.Sprint("client-", i),
 			CommandTimeout: 150 * time.Millisecond, DialTimeout: 150 * time.Millisecond,
 		}
-		if oneConnection {
+		if on.oneConnection {
 			config.PoolSize = 1
 		}
 		s, err := redismodule.Open(config, observability.New(zap.New(testkit.RecordSignals(r.failures))))
@@ -285,49 +289,49 @@ func (r *rig) leaseWork(client int, s *redismodule.Services, dice *rand.Rand) {
 }
 
 func TestHistoriesOfTheLockUnderLostAndDelayedReplies(t *testing.T) {
-	r := newRig(t, false, false)
+	r := newRig(t, setup{})
 	r.run(t, r.lockWork, nil)
 	r.check(t)
 }
 
 func TestHistoriesOfTheLeaseUnderLostAndDelayedReplies(t *testing.T) {
-	r := newRig(t, false, false)
+	r := newRig(t, setup{})
 	r.run(t, r.leaseWork, nil)
 	r.check(t)
 }
 
 func TestHistoriesOfTheLockWithPausesAndCrashes(t *testing.T) {
-	r := newRig(t, false, false)
+	r := newRig(t, setup{})
 	r.run(t, r.lockWork, r.pausesAndCrashes)
 	r.check(t)
 }
 
 func TestHistoriesOfTheLeaseWithPausesAndCrashes(t *testing.T) {
-	r := newRig(t, false, false)
+	r := newRig(t, setup{})
 	r.run(t, r.leaseWork, r.pausesAndCrashes)
 	r.check(t)
 }
 
 func TestHistoriesOfTheLockOverOneConnection(t *testing.T) {
-	r := newRig(t, false, true)
+	r := newRig(t, setup{oneConnection: true})
 	r.run(t, r.lockWork, r.pausesAndCrashes)
 	r.check(t)
 }
 
 func TestHistoriesOfTheLeaseOverOneConnection(t *testing.T) {
-	r := newRig(t, false, true)
+	r := newRig(t, setup{oneConnection: true})
 	r.run(t, r.leaseWork, r.pausesAndCrashes)
 	r.check(t)
 }
 
 func TestHistoriesOfTheLockWithAFailover(t *testing.T) {
-	r := newRig(t, true, false)
+	r := newRig(t, setup{replica: true})
 	r.run(t, r.lockWork, r.oneFailover())
 	r.check(t)
 }
 
 func TestHistoriesOfTheLeaseWithAFailover(t *testing.T) {
-	r := newRig(t, true, false)
+	r := newRig(t, setup{replica: true})
 	r.run(t, r.leaseWork, r.oneFailover())
 	r.check(t)
 }

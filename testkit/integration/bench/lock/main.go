@@ -3,7 +3,7 @@
 //
 //	go run ./testkit/integration/bench/lock
 //
-// It prints a table of acquire-and-release cycles with one and with 32 callers, of the
+// It prints a table of acquire-and-release cycles with 1, 32 and 128 callers, of the
 // time from a release to the next holder with 1 and with 100 waiters, and of what 100
 // idle waiters cost the server; then one line "RATIO <name> <value>" per comparison,
 // each the median over the runs of ours divided by theirs in throughput.
@@ -20,6 +20,9 @@ import (
 
 	"github.com/wrkbelt/coord/testkit"
 )
+
+// callerCounts are how many callers make cycles at once.
+var callerCounts = []int{1, 32, 128}
 
 func main() {
 	runs := flag.Int("runs", 5, "how often everything is measured")
@@ -49,7 +52,7 @@ func run(ctx context.Context, runs int, span time.Duration, handoffs int) error 
 	cycles := map[string]map[int][]float64{} // per second, by name and callers
 	failed := map[string]int64{}             // acquires of free keys
 	for n := range runs {
-		for _, callers := range []int{1, 32} {
+		for _, callers := range callerCounts {
 			for name, measured := range compare(ctx, contenders, callers, span, n) {
 				failed[name] += measured.failures
 				if cycles[name] == nil {
@@ -59,9 +62,9 @@ func run(ctx context.Context, runs int, span time.Duration, handoffs int) error 
 			}
 		}
 	}
-	fmt.Printf("%-14s %14s %14s %10s %18s\n", "", "cycles/s (1)", "cycles/s (32)", "allocs", "failed acquires")
+	fmt.Printf("%-14s %14s %14s %14s %10s %18s\n", "", "cycles/s (1)", "cycles/s (32)", "cycles/s (128)", "allocs", "failed acquires")
 	for _, c := range contenders {
-		fmt.Printf("%-14s %14.0f %14.0f %10.0f %18d\n", c.name, median(cycles[c.name][1]), median(cycles[c.name][32]), allocations(ctx, c), failed[c.name])
+		fmt.Printf("%-14s %14.0f %14.0f %14.0f %10.0f %18d\n", c.name, median(cycles[c.name][1]), median(cycles[c.name][32]), median(cycles[c.name][128]), allocations(ctx, c), failed[c.name])
 	}
 
 	fmt.Println()
@@ -91,7 +94,7 @@ func run(ctx context.Context, runs int, span time.Duration, handoffs int) error 
 	}
 
 	fmt.Println()
-	for _, callers := range []int{1, 32} {
+	for _, callers := range callerCounts {
 		for _, c := range contenders[1:] {
 			fmt.Printf("RATIO lock_vs_%s_c%d %.2f\n", c.name, callers, ratio(cycles["coord"][callers], cycles[c.name][callers]))
 		}
