@@ -28,3 +28,9 @@ var braces = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 func (k keyspace) key(of kind, user string, suffix string) string {
 	return k.namespace + ":" + string(of) + ":{" + braces.Replace(user) + "}" + suffix
 }
+
+// pair is the key of user and another one beside it, which differs by its suffix.
+func (k keyspace) pair(of kind, user string, suffix string) (key, beside string) {
+	beside = k.key(of, user, suffix)
+	return beside[:len(beside)-len(suffix)], beside
+}

@@ -13,6 +13,9 @@ import (
 )
 
 const (
+	// waits tells the acquire's script that the caller waits, if it is contended.
+	waits       = "w"
+	freedSuffix = ":freed"
 	// fenceRetention is how long the last fence of a key outlives its lock. After it
 	// the next fence comes from the server's clock, which is further by then.
 	fenceRetention = 24 * time.Hour
@@ -27,6 +30,7 @@ type DistributedLockService struct {
 	room    *waitRoom
 	acquire *conn.Script
 	free    *conn.Script
+	tail    string // of every lock's value
 
 	// compensations are releases of tries whose outcome stayed unknown.
 	compensations sync.WaitGroup
@@ -39,7 +43,7 @@ var _ semantic.DistributedLock = (*DistributedLockService)(nil)
 func newDistributedLockService(c *core, listen listenFunc) *DistributedLockService {
 	l := &DistributedLockService{
 		core: c, room: newWaitRoom(listen),
-		acquire: script("lock_acquire"), free: script("lock_release"),
+		acquire: script("lock_acquire"), free: script("lock_release"), tail: " " + c.config.InstanceID,
 	}
 	l.stop, l.cancel = context.WithCancel(context.Background())
 	return l
@@ -57,17 +61,19 @@ type acquisition struct {
 	ttl     time.Duration
 	options semantic.LockOptions
 
-	keys                       [2]string
-	ttlMS, holdMS, retentionMS int64
-	token                      string
+	keys               [2]string
+	ttlMS, retentionMS int64
+	token              string
+	head               string // of the lock's value
 }
 
 func (l *DistributedLockService) newAcquisition(key string, ttl time.Duration, options semantic.LockOptions) *acquisition {
 	a := &acquisition{
 		key: key, ttl: ttl, options: options, token: newToken(),
-		keys:  [2]string{l.core.keys.key(kindLock, key, ""), l.core.keys.key(kindLock, key, ":fence")},
-		ttlMS: semantic.Milliseconds(ttl), holdMS: semantic.Milliseconds(options.MinHold),
+		ttlMS: semantic.Milliseconds(ttl),
 	}
+	a.keys[0], a.keys[1] = l.core.keys.pair(kindLock, key, ":fence")
+	a.head = strconv.FormatInt(semantic.Milliseconds(options.MinHold), 10) + " " + a.token + " "
 	if !options.WithoutFence {
 		a.retentionMS = semantic.Milliseconds(ttl + fenceRetention)
 	}
@@ -110,8 +116,11 @@ func (l *DistributedLockService) try(ctx context.Context, a *acquisition) (seman
 	sent := time.Now()
 	uncertain := false
 	reply, err := resolve(ctx, sent.Add(a.ttl), func(ctx context.Context) (int64, error) {
-		reply, err := l.core.command.Run(ctx, op, l.acquire, a.keys[:],
-			&a.ttlMS, &a.holdMS, &a.retentionMS, l.core.id, &a.token)
+		args := []any{&a.ttlMS, &a.head, &a.retentionMS, &l.tail, waits}
+		if a.options.Wait <= 0 {
+			args = args[:4]
+		}
+		reply, err := l.core.command.Run(ctx, op, l.acquire, a.keys[:], args...)
 		if err != nil {
 			uncertain = uncertain || errors.Is(err, semantic.ErrUnknown)
 			return 0, err
@@ -143,10 +152,11 @@ func (l *DistributedLockService) compensate(a *acquisition) {
 	if l.stop.Err() != nil {
 		return
 	}
+	r := l.newRelease(a.key, a.token)
 	l.compensations.Go(func() {
 		for try := range 5 {
 			ctx, cancel := context.WithTimeout(l.stop, releaseBudget)
-			freed, err := l.send(ctx, a.key, a.token)
+			freed, err := l.send(ctx, r)
 			cancel()
 			if err == nil && freed || !pause(l.stop, min(a.ttl, 20*time.Millisecond<<(2*try))) {
 				return
@@ -161,9 +171,9 @@ func (l *DistributedLockService) Release(ctx context.Context, key, token string)
 		return // nothing that Acquire can have given out
 	}
 	_, call := l.core.measure.lockRelease.Begin(ctx, key)
-	until := time.Now().Add(releaseBudget)
+	r, until := l.newRelease(key, token), time.Now().Add(releaseBudget)
 	freed, err := resolve(budget{ctx, until}, until, func(ctx context.Context) (bool, error) {
-		return l.send(ctx, key, token)
+		return l.send(ctx, r)
 	})
 	call.End(answerOr(err, freed, "released", "gone"), err)
 	if err != nil {
@@ -189,11 +199,23 @@ func (b budget) Err() error {
 	return nil
 }
 
-// send sends one release and tells whether token held the lock.
-func (l *DistributedLockService) send(ctx context.Context, key, token string) (bool, error) {
-	op := conn.Op{Name: "lock.release", Key: key, Small: true}
-	reply, err := l.core.command.Run(ctx, op, l.free,
-		[]string{l.core.keys.key(kindLock, key, "")}, l.freedChannel(key), token)
+// release is what its script takes.
+type release struct {
+	key            string
+	keys           [1]string
+	channel, token string
+}
+
+func (l *DistributedLockService) newRelease(key, token string) *release {
+	r := &release{key: key, token: token}
+	r.keys[0], r.channel = l.core.keys.pair(kindLock, key, freedSuffix)
+	return r
+}
+
+// send sends one release and tells whether its token held the lock.
+func (l *DistributedLockService) send(ctx context.Context, r *release) (bool, error) {
+	op := conn.Op{Name: "lock.release", Key: r.key, Small: true}
+	reply, err := l.core.command.Run(ctx, op, l.free, r.keys[:], &r.channel, &r.token)
 	if err != nil {
 		return false, err
 	}
@@ -203,7 +225,7 @@ func (l *DistributedLockService) send(ctx context.Context, key, token string) (b
 
 // freedChannel is where the release of key is announced.
 func (l *DistributedLockService) freedChannel(key string) string {
-	return l.core.keys.key(kindLock, key, ":freed")
+	return l.core.keys.key(kindLock, key, freedSuffix)
 }
 
 // WithLock implements [semantic.DistributedLock].

@@ -137,9 +137,9 @@ func (l *link) Run(ctx context.Context, op Op, s *Script, keys []string, args ..
 		return nil, err
 	}
 	known := l.scriptKnown(s)
-	verb, body := "evalsha", s.digest
+	verb, body := evalsha, s.digest
 	if !known.Load() {
-		verb, body = "eval", s.source
+		verb, body = eval, s.source
 	}
 	full := make([]any, 0, 3+len(keys)+len(args))
 	full = append(full, verb, body, len(keys))
@@ -149,12 +149,12 @@ func (l *link) Run(ctx context.Context, op Op, s *Script, keys []string, args ..
 	full = append(full, args...)
 
 	reply, sent, err := l.roundTrip(ctx, op, client, full)
-	if err != nil && verb == "evalsha" && redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if err != nil && verb == evalsha && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		// A refusal: the script did not run, sending it whole is its first run.
 		if client, err = l.enter(op); err != nil {
 			return nil, err
 		}
-		full[0], full[1], full[len(full)-1] = "eval", s.source, args[len(args)-1]
+		full[0], full[1], full[len(full)-1] = eval, s.source, args[len(args)-1]
 		reply, sent, err = l.roundTrip(ctx, op, client, full)
 	}
 	if err != nil && !errors.Is(err, redis.Nil) {

@@ -5,6 +5,9 @@ import (
 	"encoding/hex"
 )
 
+// The commands that call a script by its digest and by its source, boxed once.
+var evalsha, eval any = "evalsha", "eval"
+
 // Script is one Lua script, named by its digest once a server knows it.
 type Script struct {
 	Name   string
