@@ -143,7 +143,7 @@ func Variables() []Variable {
 		{Name: "COORD_REDIS_POOL_SIZE", Setting: "Redis.PoolSize", Default: "20", Meaning: "most command connections to one server", set: integer(func(c *Config) *int { return &c.Redis.PoolSize })},
 		{Name: "COORD_REDIS_DIAL_TIMEOUT", Setting: "Redis.DialTimeout", Default: "2s", Meaning: "bound of a connect", set: duration(func(c *Config) *time.Duration { return &c.Redis.DialTimeout })},
 		{Name: "COORD_REDIS_COMMAND_TIMEOUT", Setting: "Redis.CommandTimeout", Default: "2s", Meaning: "bound of one reply", set: duration(func(c *Config) *time.Duration { return &c.Redis.CommandTimeout })},
-		{Name: "COORD_REDIS_POOL_TIMEOUT", Setting: "Redis.PoolTimeout", Default: "2s", Meaning: "bound of the wait for a free connection, or lane", set: duration(func(c *Config) *time.Duration { return &c.Redis.PoolTimeout })},
+		{Name: "COORD_REDIS_POOL_TIMEOUT", Setting: "Redis.PoolTimeout", Default: "2s", Meaning: "bound of the wait for a lane, and of that for a free connection", set: duration(func(c *Config) *time.Duration { return &c.Redis.PoolTimeout })},
 		{Name: "COORD_REDIS_PING_INTERVAL", Setting: "Redis.PingInterval", Default: "3s", Meaning: "how often a subscription's link is probed", set: duration(func(c *Config) *time.Duration { return &c.Redis.PingInterval })},
 		{Name: "COORD_REDIS_MAX_PAYLOAD_BYTES", Setting: "Redis.MaxPayloadBytes", Default: "262144", Meaning: "largest broadcast", set: integer(func(c *Config) *int { return &c.Redis.MaxPayloadBytes })},
 

@@ -66,8 +66,8 @@ type Config struct {
 	// CommandTimeout bounds one reply where the caller's context does not end
 	// earlier; default 2 s.
 	CommandTimeout time.Duration
-	// PoolTimeout bounds the wait for a free connection, or lane: 16 of them carry the
-	// small calls, those that wait together; default 2 s.
+	// PoolTimeout bounds the wait for a lane, 16 of which carry the small calls, those
+	// that wait together, and that for a free connection; default 2 s.
 	PoolTimeout time.Duration
 
 	// Namespace begins every key and channel, so that environments can share a

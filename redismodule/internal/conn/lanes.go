@@ -3,6 +3,7 @@ package conn
 import (
 	"cmp"
 	"context"
+	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -201,13 +202,13 @@ func (ls *lanes) fill(c *carrier) {
 }
 
 // load gives the carrier the next batch. If there is none, its lane is free, and it rests
-// until it is needed, or ends.
+// until it is needed, or ends, if enough others rest.
 func (ls *lanes) load(c *carrier) bool {
 	if ls.fill(c); len(c.batch) > 0 {
 		return true
 	}
 	ls.busy--
-	if ls.closed {
+	if ls.closed || len(ls.idle) >= maxLanes {
 		close(c.next)
 	} else {
 		ls.idle = append(ls.idle, c)
@@ -243,9 +244,20 @@ func (ls *lanes) close() {
 
 // carry sends the requests together, waits for all of their replies and answers them.
 func carry(batch []*request) {
-	for batch = staying(batch); len(batch) > 1; batch = staying(batch) {
+	batch = staying(batch)
+	for again := false; len(batch) > 1; again = true {
+		own := batch[0].client.(*redis.Client).Conn() // a Cluster's requests never wait for a lane
+		if again {
+			// This time it is connected first, which may take long, and whoever leaves
+			// meanwhile is no longer in the batch.
+			_ = own.Ping(batch[0].ctx).Err()
+			batch = staying(batch)
+		}
 		p := &pack{requests: batch}
-		p.send()
+		if len(batch) > 0 {
+			p.send(own)
+		}
+		_ = own.Close() // gives the connection back
 		if !p.broken {
 			for _, q := range batch {
 				q.settle()
@@ -253,6 +265,7 @@ func carry(batch []*request) {
 			return
 		}
 		// Nothing was sent: one of them had been left. The others go without it.
+		batch = staying(batch)
 	}
 	for _, q := range batch { // one, or none
 		q.mark.pack = nil
@@ -265,7 +278,9 @@ func carry(batch []*request) {
 func staying(batch []*request) []*request {
 	stay := batch[:0]
 	for _, q := range batch {
-		if q.mark.gone() {
+		// Who left while a batch was about to be written could not say so to the mark.
+		if q.mark.gone() || q.left.Load() {
+			q.mark.abandon()
 			q.err = cmp.Or(q.mark.ctx.Err(), context.Canceled)
 			q.settle()
 		} else {
@@ -290,18 +305,21 @@ type pack struct {
 	broken   bool // it could not be sealed, and nothing was written
 }
 
-func (p *pack) send() {
-	first := p.requests[0]
-	pipeline := first.client.Pipeline()
+func (p *pack) send(own *redis.Conn) {
+	pipeline := own.Pipeline()
 	commands := make([]packedCmd, len(p.requests))
 	for i, q := range p.requests {
 		q.mark.pack = p
 		commands[i].onceCmd = command(q.ctx, q.args)
 		_ = pipeline.Process(q.ctx, &commands[i]) // queues it
 	}
-	_, _ = pipeline.Exec(first.ctx)
+	_, err := pipeline.Exec(p.requests[0].ctx)
 	for i, q := range p.requests {
 		q.reply, q.err = commands[i].Val(), commands[i].Err()
+		if q.err == nil && !commands[i].answered {
+			// The library gives the commands no error when the server refuses the connection.
+			q.err = cmp.Or(err, io.ErrUnexpectedEOF)
+		}
 	}
 }
 

@@ -72,6 +72,7 @@ func (l *link) open(call bool) redis.UniversalClient {
 	}
 	if l.client == nil {
 		l.board.timeout = l.options.CommandTimeout
+		l.board.closing, l.board.cut = context.WithCancel(context.Background())
 		l.lanes.patience, l.lanes.timeout = l.options.PoolTimeout, l.options.CommandTimeout
 		if l.options.Mode != Cluster { // whose commands go to servers of their own
 			l.lanes.limit = min(maxLanes, l.options.PoolSize)
@@ -105,6 +106,7 @@ func (l *link) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		cut = fmt.Errorf("closing redis connections: calls were still in flight: %w", ctx.Err())
 	}
+	l.board.cut() // what still dials
 	err := client.Close()
 	if errors.Is(err, net.ErrClosed) {
 		err = nil // a connection that was lost before
@@ -192,6 +194,11 @@ func (l *link) roundTrip(ctx context.Context, op Op, client redis.UniversalClien
 		call := l.board.begin(ctx)
 		defer l.board.end(call)
 		ctx = call
+	} else if end, ends := ctx.Deadline(); ends {
+		// The library's waits for a connection heed only Done.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, end)
+		defer cancel()
 	}
 	reply, err = process(ctx, client, args)
 	return reply, mark.sent(), err

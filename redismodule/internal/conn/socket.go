@@ -7,6 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // longPast is a deadline that ends whatever waits on a socket.
@@ -53,9 +55,12 @@ func (c *call) workOn(s *socket) (cancelled bool) {
 // switchboard knows the calls in flight of a link by their deadlines.
 type switchboard struct {
 	timeout time.Duration // bound of a call whose context has no earlier end
+	closing context.Context
+	cut     context.CancelFunc // ends closing, and with it every dial
 
 	mu    sync.Mutex
 	calls map[int64]*call
+	step  time.Duration // by which the last call made way for another
 }
 
 // begin registers a call of ctx, which can be cancelled; end must follow.
@@ -69,8 +74,13 @@ func (b *switchboard) begin(ctx context.Context) *call {
 	if b.calls == nil {
 		b.calls = map[int64]*call{}
 	}
+	if len(b.calls) == 0 {
+		b.step = 0
+	}
 	for b.calls[c.deadline.UnixNano()] != nil {
-		c.deadline = c.deadline.Add(-1)
+		// A step further than the one before, who may have had the same deadline.
+		b.step = b.step%time.Millisecond + 1
+		c.deadline = c.deadline.Add(-b.step)
 	}
 	b.calls[c.deadline.UnixNano()] = c
 	b.mu.Unlock()
@@ -167,7 +177,11 @@ func (b *switchboard) dialer(o Options) func(ctx context.Context, network, addre
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
 		defer cancel()
+		defer context.AfterFunc(b.closing, cancel)()
 		c, err := dial(ctx, network, address)
+		if err != nil && b.closing.Err() != nil {
+			err = redis.ErrClosed
+		}
 		if err != nil {
 			return nil, err
 		}
