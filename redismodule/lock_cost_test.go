@@ -33,6 +33,23 @@ func TestALockCycleCostsTwoRoundTrips(t *testing.T) {
 	}
 }
 
+func TestALockCycleAllocatesAtMostThirtyTimes(t *testing.T) {
+	s := openServices(t, 1, Config{URL: testkit.StartRedis(t).URL()}, nil)[0]
+	for name, ctx := range map[string]context.Context{"has no end": context.Background(), "may be cancelled": t.Context()} {
+		n := testing.AllocsPerRun(500, func() {
+			claim, err := s.Lock.Acquire(ctx, "k", time.Minute)
+			if err != nil || !claim.Acquired {
+				t.Errorf("%+v, %v", claim, err)
+			}
+			s.Lock.Release(ctx, "k", claim.Token)
+		})
+		t.Logf("%s: %.0f", name, n)
+		if n > 30 {
+			t.Errorf("with a context that %s: %.0f allocations", name, n)
+		}
+	}
+}
+
 func TestALeaseVerbCostsOneRoundTrip(t *testing.T) {
 	s, proxy, _ := openBehindProxy(t)
 	proxy.ResetCounts()

@@ -40,7 +40,8 @@ type link struct {
 	closed bool
 	calls  sync.WaitGroup // calls in flight, abandoned ones included
 
-	lanes lanes // of small and counted requests
+	lanes   lanes // of small and counted requests
+	endings endings
 
 	known sync.Map // *Script → *atomic.Bool: a server has it
 }
@@ -195,10 +196,7 @@ func (l *link) roundTrip(ctx context.Context, op Op, client redis.UniversalClien
 		defer l.board.end(call)
 		ctx = call
 	} else if end, ends := ctx.Deadline(); ends {
-		// The library's waits for a connection heed only Done.
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, end)
-		defer cancel()
+		ctx = l.endings.of(ctx, end)
 	}
 	reply, err = process(ctx, client, args)
 	return reply, mark.sent(), err
