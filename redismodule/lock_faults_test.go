@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -245,6 +246,21 @@ func faults() []fault {
 		{"MISCONF", state(func(t *testing.T, r *faultRig) func() {
 			return breakSnapshots(t, r.server)
 		})},
+		{"password changed", state(func(t *testing.T, r *faultRig) func() {
+			admin := redis.NewClient(&redis.Options{Addr: r.server.Addr()})
+			set := func(password string) {
+				if err := admin.ConfigSet(t.Context(), "requirepass", password).Err(); err != nil {
+					t.Error(err)
+				}
+			}
+			set("another")
+			r.proxy.Reset() // what is connected goes on without
+			pause(t.Context(), 50*time.Millisecond)
+			return func() {
+				set("")
+				_ = admin.Close()
+			}
+		})},
 		{"LOADING", state(func(t *testing.T, r *faultRig) func() {
 			r.proxy.Retarget(alwaysAnswers(t, "-LOADING Redis is loading the dataset in memory\r\n"))
 			return func() { r.proxy.Retarget(r.server.Addr()) }
@@ -280,6 +296,8 @@ func TestEveryFaultOfEveryVerb(t *testing.T) {
 		"NOREPLICAS": {all: unavailable},
 		"MISCONF":    {all: unavailable},
 		"LOADING":    {all: unavailable},
+
+		"password changed": {all: unavailable},
 	}
 	r := newFaultRig(t)
 	for _, f := range faults() {

@@ -97,6 +97,8 @@ func TestEveryFaultOfEveryVerbThatIsSentOnce(t *testing.T) {
 		"NOREPLICAS": {unavailable, except{"cache.Get": known, "broadcast.Publish": known}},
 		"MISCONF":    {unavailable, except{"cache.Get": known, "broadcast.Publish": known}},
 		"LOADING":    {unavailable, nil},
+
+		"password changed": {unavailable, nil},
 	}
 	r := newFaultRig(t)
 	for _, f := range faults() {
