@@ -32,10 +32,13 @@ type DistributedLockService struct {
 	free    *conn.Script
 	tail    string // of every lock's value
 
-	// compensations are releases of tries whose outcome stayed unknown.
+	// compensations are releases of tries that may arrive late.
 	compensations sync.WaitGroup
-	stop          context.Context
-	cancel        context.CancelFunc
+	// late has the locks that were acquired with a second try, by their tokens, with their
+	// ttls: the first one may arrive after the release.
+	late   sync.Map
+	stop   context.Context
+	cancel context.CancelFunc
 }
 
 var _ semantic.DistributedLock = (*DistributedLockService)(nil)
@@ -65,6 +68,7 @@ type acquisition struct {
 	ttlMS, retentionMS int64
 	token              string
 	head               string // of the lock's value
+	compensated        bool   // its token is being released, so that it can acquire nothing more
 }
 
 func (l *DistributedLockService) newAcquisition(key string, ttl time.Duration, options semantic.LockOptions) *acquisition {
@@ -132,10 +136,15 @@ func (l *DistributedLockService) try(ctx context.Context, a *acquisition) (seman
 		if !a.options.WithoutFence {
 			claim.Fence = semantic.Fence(reply)
 		}
+		if uncertain {
+			l.late.Store(a.token, a.ttl)
+			time.AfterFunc(a.ttl, func() { l.late.Delete(a.token) })
+		}
 		return claim, nil
 	}
 	if uncertain {
-		l.compensate(a)
+		l.compensate(a.key, a.token, a.ttl)
+		a.compensated = true
 	}
 	if err != nil {
 		return semantic.LockClaim{Reason: semantic.ReasonUnavailable}, err
@@ -148,17 +157,17 @@ func (l *DistributedLockService) try(ctx context.Context, a *acquisition) (seman
 
 // compensate frees, in the background, what a try of unknown outcome may have taken
 // or may still take when it arrives late. What it cannot free, the TTL does.
-func (l *DistributedLockService) compensate(a *acquisition) {
+func (l *DistributedLockService) compensate(key, token string, ttl time.Duration) {
 	if l.stop.Err() != nil {
 		return
 	}
-	r := l.newRelease(a.key, a.token)
+	r := l.newRelease(key, token)
 	l.compensations.Go(func() {
 		for try := range 5 {
 			ctx, cancel := context.WithTimeout(l.stop, releaseBudget)
 			freed, err := l.send(ctx, r)
 			cancel()
-			if err == nil && freed || !pause(l.stop, min(a.ttl, 20*time.Millisecond<<(2*try))) {
+			if err == nil && freed || !pause(l.stop, min(ttl, 20*time.Millisecond<<(2*try))) {
 				return
 			}
 		}
@@ -178,6 +187,9 @@ func (l *DistributedLockService) Release(ctx context.Context, key, token string)
 	call.End(answerOr(err, freed, "released", "gone"), err)
 	if err != nil {
 		l.core.signals.LockReleaseFailed(key, outcomeOf(err), err)
+	}
+	if ttl, found := l.late.LoadAndDelete(token); found {
+		l.compensate(key, token, ttl.(time.Duration))
 	}
 }
 

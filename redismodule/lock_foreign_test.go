@@ -35,3 +35,24 @@ func TestAForeignValueIsNoHolder(t *testing.T) {
 		}
 	}
 }
+
+// What something else wrote under the key of the last fence is an error where it can hold
+// none; the lock is not taken then.
+func TestAForeignValueForTheFenceTakesNoLock(t *testing.T) {
+	server := testkit.StartRedis(t)
+	lock := openServices(t, 1, Config{URL: server.URL()}, newFaultNet())[0].Lock
+	server.Must("LPUSH", "coord:lock:{list}:fence", "x")
+	for range 2 {
+		claim, err := lock.Acquire(t.Context(), "list", time.Minute)
+		if claim.Reason != semantic.ReasonUnavailable || !errors.Is(err, semantic.ErrWrongType) {
+			t.Errorf("%+v, %v, want UNAVAILABLE and ErrWrongType", claim, err)
+		}
+	}
+	if n := server.Must("EXISTS", "coord:lock:{list}"); n != int64(0) {
+		t.Error("nobody holds the lock, and yet it is taken")
+	}
+	server.Must("SET", "coord:lock:{text}:fence", "x")
+	if claim := mustHold(t, lock, "text"); claim.Fence < semantic.Fence(time.Now().Add(-time.Hour).UnixMicro()) {
+		t.Errorf("fence %d", claim.Fence)
+	}
+}

@@ -23,6 +23,7 @@ type listenFunc func(ctx context.Context, channel string, s sink) (cancel func()
 // line, first come first served, and only the first of them asks the server.
 func (l *DistributedLockService) wait(ctx context.Context, a *acquisition) (semantic.LockClaim, error) {
 	claim := semantic.LockClaim{Reason: semantic.ReasonContended}
+	end := time.Now().Add(a.options.Wait)
 	giveUp := time.NewTimer(a.options.Wait)
 	defer giveUp.Stop()
 
@@ -38,6 +39,9 @@ func (l *DistributedLockService) wait(ctx context.Context, a *acquisition) (sema
 		return l.closed(a.key)
 	}
 	for asked := false; ; asked = true {
+		if a.compensated {
+			a = l.newAcquisition(a.key, a.ttl, a.options)
+		}
 		answer, err := l.try(ctx, a)
 		switch {
 		case asked && err != nil && ctx.Err() != nil: // what is known is that it was contended
@@ -46,10 +50,11 @@ func (l *DistributedLockService) wait(ctx context.Context, a *acquisition) (sema
 			return answer, err
 		}
 		claim = answer
-		if l.room.listen(ctx, a.key, l.freedChannel(a.key), w.line) {
+		next := time.Now().Add(nextPoll(claim.RetryAfter))
+		if l.room.listen(ctx, min(pollInterval, time.Until(end)), a.key, l.freedChannel(a.key), w.line) {
 			continue // it may have been freed before the subscription was confirmed
 		}
-		poll := time.NewTimer(nextPoll(claim.RetryAfter))
+		poll := time.NewTimer(time.Until(next))
 		select {
 		case <-w.line.freed:
 		case <-poll.C:
@@ -149,13 +154,13 @@ func (r *waitRoom) leave(key string, w *waiter) {
 	}
 }
 
-// listen subscribes the line to the releases of its lock, and tells whether it was
-// not subscribed before and now is. Only the first in line calls it.
-func (r *waitRoom) listen(ctx context.Context, key, channel string, ln *line) bool {
+// listen subscribes the line to the releases of its lock, within patience, and tells
+// whether it was not subscribed before and now is. Only the first in line calls it.
+func (r *waitRoom) listen(ctx context.Context, patience time.Duration, key, channel string, ln *line) bool {
 	if r.subscribe == nil || ln.cancel != nil {
 		return false
 	}
-	ctx, cancelWait := context.WithTimeout(ctx, pollInterval)
+	ctx, cancelWait := context.WithTimeout(ctx, patience)
 	defer cancelWait()
 	cancel, err := r.subscribe(ctx, channel, ln)
 	if err != nil {

@@ -12,7 +12,8 @@
 -- ARGV[5]  anything, if the caller waits; else it is left out
 --
 -- Reply: the fence, as text, when taken (1 without one), or minus one minus the
--- remaining ms when held by another. WRONGTYPE when something else wrote KEYS[1].
+-- remaining ms when held by another. WRONGTYPE, and nothing taken, when something else
+-- wrote one of the keys.
 --
 -- Safe to repeat: a try that finds its own token was applied before and answers as the
 -- first time, changing nothing. The first write is the one that takes the lock, so that
@@ -43,8 +44,12 @@ if ARGV[3] == '0' then
 end
 -- The fence is the server's clock, or one more than the last where the clock has not
 -- moved on: so it also grows across the loss of KEYS[2].
-local last = call('SET', KEYS[2], at, 'PX', ARGV[3], 'GET')
-if last and last >= at then -- of equal length for the next two centuries
+local last = redis.pcall('SET', KEYS[2], at, 'PX', ARGV[3], 'GET')
+if type(last) == 'table' then -- an error
+  call('DEL', KEYS[1])
+  return last
+end
+if last and last >= at and tonumber(last) then -- of equal length for the next two centuries
   local fence = string.format('%.0f', tonumber(last) + 1)
   call('SET', KEYS[2], fence, 'PX', ARGV[3])
   call('SET', KEYS[1], ARGV[2] .. at .. ' ' .. fence .. ARGV[4], 'PX', ARGV[1])
