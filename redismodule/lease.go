@@ -10,8 +10,8 @@ import (
 	"github.com/wrkbelt/coord/semantic"
 )
 
-// memoryTTL is how long the server remembers what a call did, so that its second try
-// gets the answer of the first: longer than any call goes on trying.
+// memoryTTL is how long the server remembers what it answered a call, so that all of its
+// tries get one answer, the late ones too: longer than any call goes on trying.
 const memoryTTL = 30 * time.Second
 
 // ResourceLeaseService is the [semantic.ResourceLease] on Redis. Every verb costs one
@@ -71,9 +71,11 @@ func (l *ResourceLeaseService) take(ctx context.Context, verb leaseVerb, key, ho
 		return false, "", err
 	}
 	keys := []string{l.core.keys.key(kindLease, op.Key, ""), l.memory(op.Key)}
+	again := 0
 	found, err := resolve(ctx, time.Now().Add(min(ttl, memoryTTL)), func(ctx context.Context) (finding, error) {
 		reply, err := l.core.command.Run(ctx, op, l.claim, keys,
-			verb.mode, semantic.Milliseconds(ttl), l.core.id, memoryTTL.Milliseconds(), holder)
+			verb.mode, semantic.Milliseconds(ttl), l.core.id, memoryTTL.Milliseconds(), again, holder)
+		again = 1
 		if err != nil {
 			return finding{}, err
 		}
@@ -91,8 +93,10 @@ func (l *ResourceLeaseService) Release(ctx context.Context, key, holder string) 
 		return semantic.RemoveResult{Reason: semantic.ReasonRedisUnavailable, Err: err}
 	}
 	keys := []string{l.core.keys.key(kindLease, key, ""), l.memory(key)}
+	again := 0
 	found, err := resolve(ctx, time.Now().Add(memoryTTL), func(ctx context.Context) (finding, error) {
-		reply, err := l.core.command.Run(ctx, op, l.remove, keys, memoryTTL.Milliseconds(), holder)
+		reply, err := l.core.command.Run(ctx, op, l.remove, keys, memoryTTL.Milliseconds(), again, holder)
+		again = 1
 		if err != nil {
 			return finding{}, err
 		}
@@ -132,7 +136,7 @@ func (l *ResourceLeaseService) Hold(ctx context.Context, key, holder string, ttl
 	return held, err
 }
 
-// memory is the key under which the server remembers what this one call did.
+// memory is the key under which the server remembers what it answered this one call.
 func (l *ResourceLeaseService) memory(key string) string {
 	return l.core.keys.key(kindLease, key, ":call:"+newToken())
 }

@@ -141,9 +141,13 @@ func TestResourceLeaseSuiteBites(t *testing.T) {
 		{"hold releases before the work has ended", "hold keeps the lease while fn winds down, then releases", leaseBug{
 			hold: func(l *ResourceLease, ctx context.Context, key, holder string, ttl time.Duration, fn func(context.Context) error) (bool, error) {
 				return l.Hold(ctx, key, holder, ttl, func(work context.Context) error {
-					stop := context.AfterFunc(work, func() { l.Release(context.WithoutCancel(work), key, holder) })
+					told, tell := context.WithCancelCause(context.WithoutCancel(work))
+					stop := context.AfterFunc(work, func() {
+						l.Release(told, key, holder)
+						tell(context.Cause(work))
+					})
 					defer stop()
-					return fn(work)
+					return fn(told)
 				})
 			}}},
 		{"arguments unchecked", "arguments out of range are refused by name before any I/O", leaseBug{
