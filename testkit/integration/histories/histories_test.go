@@ -225,13 +225,17 @@ func withForgottenTries(ops []porcupine.Operation) []porcupine.Operation {
 	return all
 }
 
-// lockWork is one cycle of one client.
+// lockWork is one cycle of one client, who waits for the lock every second time.
 func (r *rig) lockWork(client int, s *redismodule.Services, dice *rand.Rand) {
 	key := fmt.Sprint("k", dice.IntN(keys))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
+	var opts []semantic.LockOption
+	if dice.IntN(2) == 0 {
+		opts = append(opts, semantic.WithWait(time.Duration(1+dice.IntN(100))*time.Millisecond))
+	}
 	call := r.recorder.now()
-	c, err := s.Lock.Acquire(ctx, key, ttl)
+	c, err := s.Lock.Acquire(ctx, key, ttl, opts...)
 	switch {
 	case errors.Is(err, semantic.ErrUnknown):
 		// Taken or not, and if so freed by a compensating release or not.
