@@ -7,10 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/wrkbelt/coord/observability/health"
-	"github.com/wrkbelt/coord/redismodule/internal/conn"
 	"github.com/wrkbelt/coord/semantic"
 )
 
@@ -24,14 +21,11 @@ func (c *core) checkCommand(ctx context.Context) health.Result {
 
 // pool is the state of the command role's connections.
 func (c *core) pool() *health.Pool {
-	var p *health.Pool
-	// After close there is none.
-	_ = c.command.Inspect(conn.Op{Name: "redis.health"}, func(client redis.UniversalClient) error {
-		s := client.PoolStats()
-		p = &health.Pool{Total: s.TotalConns, Idle: s.IdleConns, Waits: s.WaitCount, Timeouts: s.Timeouts, Stale: s.StaleConns}
-		return nil
-	})
-	return p
+	s, ok := c.command.Pool()
+	if !ok {
+		return nil // closed
+	}
+	return &health.Pool{Total: s.TotalConns, Idle: s.IdleConns, Waits: s.WaitCount, Timeouts: s.Timeouts, Stale: s.StaleConns}
 }
 
 var errUnconfirmed = errors.New("the server has not confirmed every subscription")

@@ -19,6 +19,17 @@ func (c *Command) Inspect(op Op, look func(client redis.UniversalClient) error) 
 	return look(client)
 }
 
+// Pool gives the state of the role's connections; ok is false after close. A direct one
+// is idle while no request uses it, although the library sees it in use all the time.
+func (c *Command) Pool() (stats redis.PoolStats, ok bool) {
+	err := c.Inspect(Op{}, func(client redis.UniversalClient) error {
+		stats = *client.PoolStats()
+		return nil
+	})
+	stats.IdleConns += c.directs.spare()
+	return stats, err == nil
+}
+
 // RefusalCode tells whether err is a server's refusal of a command, which proves that
 // nothing was written, and gives its code: READONLY, OOM, WRONGTYPE, …
 func RefusalCode(err error) (code string, refused bool) {

@@ -40,7 +40,8 @@ type link struct {
 	closed bool
 	calls  sync.WaitGroup // calls in flight, abandoned ones included
 
-	lanes   lanes // of small and counted requests
+	lanes   lanes   // of small and counted requests
+	directs directs // for small ones
 	endings endings
 
 	known sync.Map // *Script → *atomic.Bool: a server has it
@@ -77,6 +78,7 @@ func (l *link) open(call bool) redis.UniversalClient {
 		l.lanes.patience, l.lanes.timeout = l.options.PoolTimeout, l.options.CommandTimeout
 		if l.options.Mode != Cluster { // whose commands go to servers of their own
 			l.lanes.limit = min(maxLanes, l.options.PoolSize)
+			l.directs.limit = min(maxLanes, l.options.PoolSize/2)
 		}
 		l.client = newClient(l.options, &l.board)
 	}
@@ -108,6 +110,7 @@ func (l *link) Close(ctx context.Context) error {
 		cut = fmt.Errorf("closing redis connections: calls were still in flight: %w", ctx.Err())
 	}
 	l.board.cut() // what still dials
+	l.directs.close()
 	err := client.Close()
 	if errors.Is(err, net.ErrClosed) {
 		err = nil // a connection that was lost before
@@ -182,15 +185,19 @@ func (l *link) roundTrip(ctx context.Context, op Op, client redis.UniversalClien
 		l.calls.Done()
 		return nil, false, err
 	}
-	mark := &sendMark{ctx: ctx, arg: args[len(args)-1]}
-	args[len(args)-1] = mark
 	if op.InFlight != nil || op.Small && !l.lanes.enter() {
-		return l.carried(ctx, op, client, mark, args)
+		return l.carried(ctx, op, client, args)
 	}
 	defer l.calls.Done()
 	if op.Small {
 		defer l.lanes.exit()
+		if d, open := l.directs.take(); d != nil {
+			return l.direct(ctx, d, args)
+		} else if open {
+			return l.openDirect(ctx, client.(*redis.Client), args)
+		}
 	}
+	mark := markLast(ctx, args)
 	if ctx.Done() != nil {
 		call := l.board.begin(ctx)
 		defer l.board.end(call)
@@ -206,7 +213,8 @@ func (l *link) roundTrip(ctx context.Context, op Op, client redis.UniversalClien
 // leave it at any time. If it has been sent it is not dropped then, and so counts as in
 // flight while the server may still be busy with it: with the command's timeout, at the
 // latest, it settles.
-func (l *link) carried(ctx context.Context, op Op, client redis.UniversalClient, mark *sendMark, args []any) (reply any, sent bool, err error) {
+func (l *link) carried(ctx context.Context, op Op, client redis.UniversalClient, args []any) (reply any, sent bool, err error) {
+	mark := markLast(ctx, args)
 	settled := l.calls.Done
 	if op.InFlight != nil {
 		op.InFlight(1)
@@ -222,7 +230,12 @@ func (l *link) carried(ctx context.Context, op Op, client redis.UniversalClient,
 	return q.reply, mark.sent(), q.err
 }
 
-func process(ctx context.Context, client redis.UniversalClient, args []any) (reply any, err error) {
+// processor is a client, or one connection of it.
+type processor interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+func process(ctx context.Context, client processor, args []any) (reply any, err error) {
 	cmd := command(ctx, args)
 	err = client.Process(ctx, cmd)
 	return cmd.Val(), err

@@ -28,6 +28,14 @@ const (
 	abandoned              // its caller gave up first: it is never written
 )
 
+// markLast puts a mark in the place of the last argument.
+func markLast(ctx context.Context, args []any) *sendMark {
+	last := len(args) - 1
+	mark := &sendMark{ctx: ctx, arg: args[last]}
+	args[last] = mark
+	return mark
+}
+
 // MarshalBinary gives the argument's bytes and marks the command as written. Once the
 // caller has given up it fails, and the library drops the connection unsent.
 func (m *sendMark) MarshalBinary() ([]byte, error) {

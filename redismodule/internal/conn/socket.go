@@ -88,12 +88,15 @@ func (b *switchboard) begin(ctx context.Context) *call {
 	return c
 }
 
-// end forgets a call that has settled.
-func (b *switchboard) end(c *call) {
+// end forgets a call that has settled, and tells which socket worked for it last.
+func (b *switchboard) end(c *call) *socket {
 	c.stop()
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	delete(b.calls, c.deadline.UnixNano())
+	b.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.socket
 }
 
 func (b *switchboard) find(deadline time.Time) *call {
@@ -106,26 +109,28 @@ func (b *switchboard) find(deadline time.Time) *call {
 type socket struct {
 	net.Conn
 	board *switchboard
+	raw   syscall.RawConn // of the transport; nil: one cannot see whether it is alive
 
 	mu    sync.Mutex
 	owner *call // nil: a call that cannot be cancelled, or the library's own traffic
 }
 
 // tcpSocket is a socket whose liveness the library can see.
-type tcpSocket struct {
-	*socket
-	raw syscall.RawConn
-}
+type tcpSocket struct{ *socket }
 
 // SyscallConn implements syscall.Conn.
 func (s tcpSocket) SyscallConn() (syscall.RawConn, error) { return s.raw, nil }
 
-func newSocket(c net.Conn, board *switchboard) net.Conn {
+// newSocket wraps c, whose bytes transport carries: c itself, unless they are encrypted.
+func newSocket(c, transport net.Conn, board *switchboard) net.Conn {
 	s := &socket{Conn: c, board: board}
-	if sys, ok := c.(syscall.Conn); ok {
+	if sys, ok := transport.(syscall.Conn); ok {
 		if raw, err := sys.SyscallConn(); err == nil {
-			return tcpSocket{s, raw}
+			s.raw = raw
 		}
+	}
+	if s.raw != nil && c == transport {
+		return tcpSocket{s}
 	}
 	return s
 }
@@ -159,6 +164,14 @@ func (s *socket) until(t time.Time, set func(time.Time) error) error {
 	return set(t)
 }
 
+// free sets a deadline for work that no call of the switchboard owns.
+func (s *socket) free(deadline time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owner = nil
+	return s.Conn.SetDeadline(deadline)
+}
+
 // interrupt ends what the socket does for c, unless it works for another by now.
 func (s *socket) interrupt(c *call) {
 	s.mu.Lock()
@@ -186,7 +199,7 @@ func (b *switchboard) dialer(o Options) func(ctx context.Context, network, addre
 			return nil, err
 		}
 		if o.TLS == nil {
-			return newSocket(c, b), nil
+			return newSocket(c, c, b), nil
 		}
 		config := o.TLS
 		if config.ServerName == "" {
@@ -202,6 +215,6 @@ func (b *switchboard) dialer(o Options) func(ctx context.Context, network, addre
 			_ = c.Close()
 			return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 		}
-		return newSocket(secured, b), nil
+		return newSocket(secured, c, b), nil
 	}
 }
