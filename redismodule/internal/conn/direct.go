@@ -3,15 +3,18 @@ package conn
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
+	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// directIdle is how long a direct connection may be idle while others are used.
+// directIdle is how long a direct connection may be idle. Then the library has it back.
 const directIdle = time.Minute
 
 // directs are connections of the client library over which small requests go straight,
@@ -23,6 +26,7 @@ type directs struct {
 	limit  int       // of connections
 	count  int       // of them, those in use and those being opened included
 	idle   []*direct // the one used last is last
+	sweep  *time.Timer
 	closed bool
 }
 
@@ -68,12 +72,19 @@ func (ds *directs) pop() (d *direct, open bool) {
 
 // give takes a connection back after a request, which may have failed with err.
 func (ds *directs) give(d *direct, err error) {
-	// After a refusal another server may be the right one. A new connection finds it.
-	if d.spoiled || err != nil && !redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if d.spoiled || err != nil && !harmless(err) {
 		ds.drop(d)
 		return
 	}
 	ds.keep(d)
+}
+
+// harmless tells whether err is a refusal of this request alone. After another one a
+// different server may be the right one, or other credentials: a new connection finds out.
+func harmless(err error) bool {
+	var reply serverError
+	return errors.As(err, &reply) &&
+		slices.Contains([]string{"NOSCRIPT", "WRONGTYPE", "OOM", "BUSY", "NOPERM"}, errorCode(string(reply)))
 }
 
 // opened takes the connection of own into use, or, if it is nil, gives up that one.
@@ -88,28 +99,47 @@ func (ds *directs) opened(own *redis.Conn, s *socket) {
 	ds.keep(d)
 }
 
-// keep makes a connection idle. If the one that was used least has not been needed for
-// long, the library has it back.
+// keep makes a connection idle.
 func (ds *directs) keep(d *direct) {
 	d.used = time.Now()
-	if spare := ds.push(d); spare != nil {
-		_ = spare.own.Close()
+	if !ds.push(d) {
+		_ = d.own.Close()
 		ds.forget()
 	}
 }
 
-func (ds *directs) push(d *direct) (spare *direct) {
+func (ds *directs) push(d *direct) bool {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	if ds.closed {
-		return d
+		return false
 	}
-	if len(ds.idle) > 0 && d.used.Sub(ds.idle[0].used) > directIdle {
-		spare = ds.idle[0]
-		ds.idle = append(ds.idle[:0], ds.idle[1:]...)
+	if ds.sweep == nil {
+		ds.sweep = time.AfterFunc(directIdle, ds.shrink)
 	}
 	ds.idle = append(ds.idle, d)
-	return spare
+	return true
+}
+
+// shrink gives the library back what has been idle for long, and comes again while
+// something is left.
+func (ds *directs) shrink() {
+	ds.mu.Lock()
+	old := 0
+	for old < len(ds.idle) && time.Since(ds.idle[old].used) >= directIdle {
+		old++
+	}
+	spare := slices.Clone(ds.idle[:old])
+	ds.idle = slices.Delete(ds.idle, 0, old)
+	ds.count -= old
+	ds.sweep = nil
+	if ds.count > 0 && !ds.closed {
+		ds.sweep = time.AfterFunc(directIdle/2, ds.shrink)
+	}
+	ds.mu.Unlock()
+	for _, d := range spare {
+		_ = d.own.Close()
+	}
 }
 
 // drop ends a connection.
@@ -139,6 +169,9 @@ func (ds *directs) close() {
 	idle := ds.idle
 	ds.idle, ds.closed = nil, true
 	ds.count -= len(idle)
+	if ds.sweep != nil {
+		ds.sweep.Stop()
+	}
 	ds.mu.Unlock()
 	for _, d := range idle {
 		_ = d.own.Close()
@@ -149,7 +182,20 @@ func (ds *directs) close() {
 // far as the socket can tell. It does not wait.
 func (d *direct) alive() bool {
 	raw := d.socket.raw
-	return raw == nil || raw.Control(d.probe) == nil && d.quiet
+	return (raw == nil || raw.Control(d.probe) == nil && d.quiet) && !d.ahead()
+}
+
+// ahead tells whether an encrypted connection has read bytes that belong to no request. A
+// plain one has not: do sees to that.
+func (d *direct) ahead() bool {
+	if _, encrypted := d.socket.Conn.(*tls.Conn); !encrypted {
+		return false
+	}
+	if d.socket.free(longPast) != nil {
+		return true
+	}
+	_, err := d.in.Peek(1) // does not wait
+	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // do sends a request and waits for its reply until end, or until ctx is cancelled. sent
@@ -172,7 +218,7 @@ func (d *direct) do(ctx context.Context, end time.Time, args []any) (reply any, 
 	switch {
 	case errors.Is(err, io.EOF):
 		err = io.ErrUnexpectedEOF
-	case err == nil && d.in.Buffered() > 0:
+	case d.in.Buffered() > 0:
 		err = errProtocol
 	}
 	return reply, true, err

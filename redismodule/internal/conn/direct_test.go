@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,7 +17,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/wrkbelt/coord/semantic"
 	"github.com/wrkbelt/coord/testkit"
@@ -325,8 +329,8 @@ func TestADirectConnectionThatIsNotNeededGoesBackToThePool(t *testing.T) {
 	if n := pool(); n != 2 {
 		t.Errorf("%d idle connections", n)
 	}
-	s.directs.idle[0].used = time.Now().Add(-2 * directIdle)
-	s.echoes(t)
+	s.directs.idle[0].used = time.Now().Add(-directIdle)
+	s.directs.shrink()
 	s.has(t, 1)
 	if n := pool(); n != 2 {
 		t.Errorf("%d idle connections", n)
@@ -351,6 +355,156 @@ func TestARefusalEndsADirectConnection(t *testing.T) {
 	s.server.Must("REPLICAOF", "NO", "ONE")
 	s.echoes(t)
 	s.has(t, 1)
+}
+
+func TestARefusalOfOneRequestEndsNoDirectConnection(t *testing.T) {
+	s := newStraight(t, nil)
+	s.server.Must("SET", "text", "v")
+	s.server.Must("CONFIG", "SET", "maxmemory", "1")
+	for range 3 {
+		for want, args := range map[string][]any{"WRONGTYPE": {"LPOP", "text"}, "OOM": {"SET", "k", "v"}} {
+			if _, err := s.small(t.Context(), args...); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %s", err, want)
+			}
+			s.echoes(t)
+		}
+	}
+	if n := s.proxy.Connections(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+	s.has(t, 1)
+}
+
+// However idle the service is: the library's own requests may need the place.
+func TestDirectConnectionsGoBackWithoutARequest(t *testing.T) {
+	library := newClient(Options{Mode: Standalone, Addresses: []string{"127.0.0.1:1"}, PoolSize: 4}, &switchboard{}).(*redis.Client)
+	defer func() { _ = library.Close() }()
+	synctest.Test(t, func(t *testing.T) {
+		ds := directs{limit: 2, count: 2}
+		for range 2 {
+			ds.opened(library.Conn(), &socket{Conn: pipe(t), board: &switchboard{}})
+		}
+		<-time.After(directIdle * 3 / 4)
+		d, _ := ds.take()
+		ds.give(d, nil)
+		<-time.After(directIdle)
+		if n := ds.spare(); n != 1 || ds.count != 1 {
+			t.Errorf("%d idle, %d in all, after one was not used for long", n, ds.count)
+		}
+		<-time.After(directIdle)
+		if n := ds.spare(); n != 0 || ds.count != 0 || ds.sweep != nil {
+			t.Errorf("%d idle, %d in all, sweep %v", n, ds.count, ds.sweep)
+		}
+	})
+}
+
+func pipe(t *testing.T) net.Conn {
+	near, far := net.Pipe()
+	t.Cleanup(func() {
+		_ = near.Close()
+		_ = far.Close()
+	})
+	return near
+}
+
+func TestBytesAfterAReplyReachNobody(t *testing.T) {
+	for _, first := range []string{"+one\r\n", "-NOSCRIPT gone\r\n"} {
+		near, far := net.Pipe()
+		s := &socket{Conn: near, board: &switchboard{timeout: later}}
+		d := &direct{socket: s, in: bufio.NewReader(near)}
+		go func() {
+			_, _ = far.Read(make([]byte, 100))
+			_, _ = far.Write([]byte(first + "+STRAY\r\n"))
+		}()
+		reply, sent, err := d.do(t.Context(), time.Now().Add(later), []any{"PING"})
+		if !errors.Is(err, errProtocol) || !sent {
+			t.Errorf("%q: %v, %v, %v", first, reply, sent, err)
+		}
+		_ = near.Close()
+		_ = far.Close()
+	}
+}
+
+// gathered is a connection whose writes go out together when told.
+type gathered struct {
+	net.Conn
+	hold bool
+	all  []byte
+}
+
+func (g *gathered) Write(b []byte) (int, error) {
+	if !g.hold {
+		return g.Conn.Write(b)
+	}
+	g.all = append(g.all, b...)
+	return len(b), nil
+}
+
+func TestAnEncryptedRecordAfterAReplyReachesNobody(t *testing.T) {
+	web := httptest.NewTLSServer(nil)
+	defer web.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(web.Certificate())
+	near, far := net.Pipe()
+	defer func() { _ = near.Close() }()
+	defer func() { _ = far.Close() }()
+	out := &gathered{Conn: far}
+	server := tls.Server(out, &tls.Config{Certificates: web.TLS.Certificates})
+	client := tls.Client(near, &tls.Config{RootCAs: roots, ServerName: "example.com"})
+	d := &direct{socket: &socket{Conn: client, board: &switchboard{timeout: later}}, in: bufio.NewReader(client)}
+	for _, stray := range []bool{false, true} {
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			_, _ = server.Read(make([]byte, 100))
+			out.hold, out.all = true, nil
+			_, _ = server.Write([]byte("+one\r\n"))
+			if stray {
+				_, _ = server.Write([]byte("+STRAY\r\n"))
+			}
+			out.hold = false
+			_, _ = far.Write(out.all)
+		}()
+		reply, _, err := d.do(context.Background(), time.Now().Add(later), []any{"PING"})
+		<-served
+		if reply != "one" || err != nil {
+			t.Fatal(reply, err)
+		}
+		if alive := d.alive(); alive == stray {
+			t.Fatalf("alive: %v, with a stray record: %v", alive, stray)
+		}
+	}
+}
+
+func TestCloseWaitsForTheSecondRequestOfAForgottenScript(t *testing.T) {
+	s := newStraight(t, nil)
+	script := NewScript("script", "return ARGV[1]")
+	run := func() (any, error) { return s.Run(t.Context(), smallOp, script, []string{"k"}, "v") }
+	if _, err := run(); err != nil {
+		t.Fatal(err)
+	}
+	s.server.Must("SCRIPT", "FLUSH")
+	trap := s.proxy.HoldNextReply(nil)
+	done := make(chan outcome, 1)
+	go func() {
+		reply, err := run()
+		done <- outcome{reply, err}
+	}()
+	<-trap.Hit()
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close(context.Background()) }()
+	for { // until it refuses calls
+		if _, err := s.small(t.Context(), "PING"); errors.Is(err, semantic.ErrClosed) {
+			break
+		}
+	}
+	trap.Disarm()
+	if o := <-done; o.err != nil || o.reply != "v" {
+		t.Error(o.reply, o.err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestADirectConnectionStaysWhereTheServerForgotTheScript(t *testing.T) {

@@ -27,10 +27,17 @@ type outcome struct {
 // occupied is a connection with one lane, which is busy until the trap is disarmed.
 func occupied(t *testing.T) (*counted, *testkit.Trap, <-chan outcome) {
 	t.Helper()
+	return occupiedFor(t, later)
+}
+
+// occupiedFor lets others wait that long for its lane.
+func occupiedFor(t *testing.T, patience time.Duration) (*counted, *testkit.Trap, <-chan outcome) {
+	t.Helper()
 	c := newCountedOf(t, later, 1)
 	if err := c.set(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	c.lanes.patience = patience
 	c.proxy.ResetCounts()
 	trap := c.proxy.HoldNextReply(nil)
 	first := c.start(t, t.Context(), "SET", "first", "v")
@@ -462,8 +469,7 @@ func TestASmallRequestWaitsNoLongerThanItsContextAndItsTimeout(t *testing.T) {
 
 // What has found a lane is not dismissed for having waited for one.
 func TestARequestThatFoundALaneInTimeWaitsForItsReply(t *testing.T) {
-	c, trap, _ := occupied(t)
-	c.lanes.patience = 10 * soon
+	c, trap, _ := occupiedFor(t, 10*soon)
 	began := time.Now()
 	waited := c.start(t, t.Context(), "SET", "k", "v")
 	held := c.proxy.HoldNextReply(testkit.CommandContaining("k"))

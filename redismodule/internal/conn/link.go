@@ -144,7 +144,10 @@ func (l *link) Run(ctx context.Context, op Op, s *Script, keys []string, args ..
 	}
 	known := l.scriptKnown(s)
 	verb, body := evalsha, s.digest
-	if !known.Load() {
+	if known.Load() {
+		l.calls.Add(1) // for the second request, which Close waits for too
+		defer l.calls.Done()
+	} else {
 		verb, body = eval, s.source
 	}
 	full := make([]any, 0, 3+len(keys)+len(args))
@@ -157,9 +160,8 @@ func (l *link) Run(ctx context.Context, op Op, s *Script, keys []string, args ..
 	reply, sent, err := l.roundTrip(ctx, op, client, full)
 	if err != nil && verb == evalsha && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		// A refusal: the script did not run, sending it whole is its first run.
-		if client, err = l.enter(op); err != nil {
-			return nil, err
-		}
+		known.Store(false)
+		l.calls.Add(1)
 		full[0], full[1], full[len(full)-1] = eval, s.source, args[len(args)-1]
 		reply, sent, err = l.roundTrip(ctx, op, client, full)
 	}
