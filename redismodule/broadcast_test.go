@@ -245,7 +245,7 @@ func TestAnOverflowIsCountedExactlyAndSignalled(t *testing.T) {
 	<-blocked
 	eventually(t, "another subscription has all", func() bool { return len(other.all()) == published })
 	eventually(t, "the overflow is signalled while the handler is stuck", func() bool {
-		return len(signalled(seen, observability.SubscriptionOverflow)) == 1
+		return len(signalled(seen, observability.SubscriptionOverflow)) > 0
 	})
 	free.Do(func() { close(release) })
 	eventually(t, "every message is handled or told as missed", func() bool { return handled.Load()+missed.Load() == published })

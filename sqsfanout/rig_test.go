@@ -126,10 +126,10 @@ func (r *rig) eventually(what string, ok func() bool) {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", what)
+			t.Fatalf("not within 2 minutes: %s", what)
 		}
 		<-time.After(time.Millisecond)
 	}
