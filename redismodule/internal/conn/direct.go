@@ -14,7 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// directIdle is how long a direct connection may be idle. Then the library has it back.
+// directIdle is how long a direct connection may be idle. Then, or up to half as long
+// after, the library has it back.
 const directIdle = time.Minute
 
 // directs are connections of the client library over which small requests go straight,
@@ -121,8 +122,8 @@ func (ds *directs) push(d *direct) bool {
 	return true
 }
 
-// shrink gives the library back what has been idle for long, and comes again while
-// something is left.
+// shrink gives the library back what has been idle for long, and comes again while any
+// connection is direct.
 func (ds *directs) shrink() {
 	ds.mu.Lock()
 	old := 0

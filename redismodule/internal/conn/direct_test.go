@@ -3,24 +3,17 @@ package conn
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
-	"net/http/httptest"
 	"os"
 	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/wrkbelt/coord/semantic"
 	"github.com/wrkbelt/coord/testkit"
@@ -269,81 +262,6 @@ func TestNoReplyReachesAnotherCallerWhoeverLeaves(t *testing.T) {
 	}
 }
 
-func TestDirectConnectionsAreAtMostHalfOfThePool(t *testing.T) {
-	s := newStraight(t, func(o *Options) { o.PoolSize = 5 })
-	release := make(chan struct{})
-	var all sync.WaitGroup
-	for range 2 {
-		trap, done := s.held(t, t.Context(), "ECHO", "held")
-		all.Go(func() {
-			<-release
-			trap.Disarm()
-			if o := <-done; o.err != nil {
-				t.Error(o.err)
-			}
-		})
-	}
-	s.has(t, 2)
-	// Others, small and not, have the rest meanwhile.
-	for range 3 {
-		s.echoes(t)
-		if _, err := s.Do(t.Context(), Op{Name: "library", Key: "k"}, "GET", "k"); err != nil {
-			t.Error(err)
-		}
-	}
-	s.has(t, 2)
-	close(release)
-	all.Wait()
-	if n := s.proxy.Connections(); n > 5 {
-		t.Errorf("%d connections of a pool of 5", n)
-	}
-}
-
-func TestAPoolOfOneHasNoDirectConnection(t *testing.T) {
-	c := newCountedOf(t, later, 1)
-	for range 3 {
-		if _, err := c.Do(t.Context(), smallOp, "SET", "k", "v"); err != nil {
-			t.Error(err)
-		}
-	}
-	if n := c.directs.count; n != 0 {
-		t.Errorf("%d direct connections", n)
-	}
-}
-
-func TestADirectConnectionThatIsNotNeededGoesBackToThePool(t *testing.T) {
-	s := newStraight(t, nil)
-	trap, done := s.held(t, t.Context(), "ECHO", "held")
-	s.echoes(t)
-	trap.Disarm()
-	<-done
-	s.has(t, 2)
-	pool := func() uint32 {
-		t.Helper()
-		stats, ok := s.Pool()
-		if !ok || stats.TotalConns != 2 {
-			t.Errorf("%+v, %v, want two connections", stats, ok)
-		}
-		return stats.IdleConns
-	}
-	if n := pool(); n != 2 {
-		t.Errorf("%d idle connections", n)
-	}
-	s.directs.idle[0].used = time.Now().Add(-directIdle)
-	s.directs.shrink()
-	s.has(t, 1)
-	if n := pool(); n != 2 {
-		t.Errorf("%d idle connections", n)
-	}
-	// The library can use it.
-	if reply, err := s.Do(t.Context(), Op{Name: "library", Key: "k"}, "ECHO", "a"); err != nil || reply != "a" {
-		t.Error(reply, err)
-	}
-	if n := s.proxy.Connections(); n != 2 {
-		t.Errorf("%d connections", n)
-	}
-}
-
 // After a failover the refusal comes from a server that is not to be asked again.
 func TestARefusalEndsADirectConnection(t *testing.T) {
 	s := newStraight(t, nil)
@@ -361,9 +279,10 @@ func TestARefusalOfOneRequestEndsNoDirectConnection(t *testing.T) {
 	s := newStraight(t, nil)
 	s.server.Must("SET", "text", "v")
 	s.server.Must("CONFIG", "SET", "maxmemory", "1")
+	s.server.Must("ACL", "SETUSER", "default", "-type")
 	own := s.directs.idle[0]
 	for range 3 {
-		for want, args := range map[string][]any{"WRONGTYPE": {"LPOP", "text"}, "OOM": {"SET", "k", "v"}} {
+		for want, args := range map[string][]any{"WRONGTYPE": {"LPOP", "text"}, "OOM": {"SET", "k", "v"}, "NOPERM": {"TYPE", "k"}} {
 			if _, err := s.small(t.Context(), args...); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %s", err, want)
 			}
@@ -374,38 +293,6 @@ func TestARefusalOfOneRequestEndsNoDirectConnection(t *testing.T) {
 	if s.directs.idle[0] != own {
 		t.Error("it is another connection now")
 	}
-}
-
-// However idle the service is: the library's own requests may need the place.
-func TestDirectConnectionsGoBackWithoutARequest(t *testing.T) {
-	library := newClient(Options{Mode: Standalone, Addresses: []string{"127.0.0.1:1"}, PoolSize: 4}, &switchboard{}).(*redis.Client)
-	defer func() { _ = library.Close() }()
-	synctest.Test(t, func(t *testing.T) {
-		ds := directs{limit: 2, count: 2}
-		for range 2 {
-			ds.opened(library.Conn(), &socket{Conn: pipe(t), board: &switchboard{}})
-		}
-		<-time.After(directIdle * 3 / 4)
-		d, _ := ds.take()
-		ds.give(d, nil)
-		<-time.After(directIdle)
-		if n := ds.spare(); n != 1 || ds.count != 1 {
-			t.Errorf("%d idle, %d in all, after one was not used for long", n, ds.count)
-		}
-		<-time.After(directIdle)
-		if n := ds.spare(); n != 0 || ds.count != 0 || ds.sweep != nil {
-			t.Errorf("%d idle, %d in all, sweep %v", n, ds.count, ds.sweep)
-		}
-	})
-}
-
-func pipe(t *testing.T) net.Conn {
-	near, far := net.Pipe()
-	t.Cleanup(func() {
-		_ = near.Close()
-		_ = far.Close()
-	})
-	return near
 }
 
 func TestBytesAfterAReplyReachNobody(t *testing.T) {
@@ -423,88 +310,6 @@ func TestBytesAfterAReplyReachNobody(t *testing.T) {
 		}
 		_ = near.Close()
 		_ = far.Close()
-	}
-}
-
-// gathered is a connection whose writes go out together when told.
-type gathered struct {
-	net.Conn
-	hold bool
-	all  []byte
-}
-
-func (g *gathered) Write(b []byte) (int, error) {
-	if !g.hold {
-		return g.Conn.Write(b)
-	}
-	g.all = append(g.all, b...)
-	return len(b), nil
-}
-
-func TestAnEncryptedRecordAfterAReplyReachesNobody(t *testing.T) {
-	web := httptest.NewTLSServer(nil)
-	defer web.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(web.Certificate())
-	near, far := net.Pipe()
-	defer func() { _ = near.Close() }()
-	defer func() { _ = far.Close() }()
-	out := &gathered{Conn: far}
-	server := tls.Server(out, &tls.Config{Certificates: web.TLS.Certificates})
-	client := tls.Client(near, &tls.Config{RootCAs: roots, ServerName: "example.com"})
-	d := &direct{socket: &socket{Conn: client, board: &switchboard{timeout: later}}, in: bufio.NewReader(client)}
-	for _, stray := range []bool{false, true} {
-		served := make(chan struct{})
-		go func() {
-			defer close(served)
-			_, _ = server.Read(make([]byte, 100))
-			out.hold, out.all = true, nil
-			_, _ = server.Write([]byte("+one\r\n"))
-			if stray {
-				_, _ = server.Write([]byte("+STRAY\r\n"))
-			}
-			out.hold = false
-			_, _ = far.Write(out.all)
-		}()
-		reply, _, err := d.do(context.Background(), time.Now().Add(later), []any{"PING"})
-		<-served
-		if reply != "one" || err != nil {
-			t.Fatal(reply, err)
-		}
-		if alive := d.alive(); alive == stray {
-			t.Fatalf("alive: %v, with a stray record: %v", alive, stray)
-		}
-	}
-}
-
-func TestCloseWaitsForTheSecondRequestOfAForgottenScript(t *testing.T) {
-	s := newStraight(t, nil)
-	script := NewScript("script", "return ARGV[1]")
-	run := func() (any, error) { return s.Run(t.Context(), smallOp, script, []string{"k"}, "v") }
-	if _, err := run(); err != nil {
-		t.Fatal(err)
-	}
-	s.server.Must("SCRIPT", "FLUSH")
-	trap := s.proxy.HoldNextReply(nil)
-	done := make(chan outcome, 1)
-	go func() {
-		reply, err := run()
-		done <- outcome{reply, err}
-	}()
-	<-trap.Hit()
-	closed := make(chan error, 1)
-	go func() { closed <- s.Close(context.Background()) }()
-	for { // until it refuses calls
-		if _, err := s.small(t.Context(), "PING"); errors.Is(err, semantic.ErrClosed) {
-			break
-		}
-	}
-	trap.Disarm()
-	if o := <-done; o.err != nil || o.reply != "v" {
-		t.Error(o.reply, o.err)
-	}
-	if err := <-closed; err != nil {
-		t.Error(err)
 	}
 }
 
@@ -530,27 +335,28 @@ func TestADirectConnectionStaysWhereTheServerForgotTheScript(t *testing.T) {
 	}
 }
 
-func TestADirectConnectionThatCannotBeOpenedLeavesItsPlace(t *testing.T) {
+// Whoever comes while the script is on its way again sends it too.
+func TestOnlyThoseInFlightLearnThatTheServerForgotTheScript(t *testing.T) {
 	s := newStraight(t, nil)
-	s.proxy.Refuse(true)
-	s.proxy.Reset()
-	for range 5 {
-		if _, err := s.small(t.Context(), "SET", "k", "v"); !errors.Is(err, semantic.ErrUnavailable) {
-			t.Error(err)
-		}
-		s.has(t, 0)
-	}
-	s.proxy.Refuse(false)
-	for began := time.Now(); ; <-time.After(10 * time.Millisecond) {
-		_, err := s.small(t.Context(), "SET", "k", "v")
-		if err == nil {
-			break
-		}
-		if time.Since(began) > later {
-			t.Fatal(err)
+	script := NewScript("script", "return ARGV[1]")
+	run := func() {
+		if reply, err := s.Run(t.Context(), smallOp, script, []string{"k"}, "v"); err != nil || reply != "v" {
+			t.Error(reply, err)
 		}
 	}
-	s.has(t, 1)
+	run()
+	s.server.Must("SCRIPT", "FLUSH")
+	held := s.proxy.HoldNextReply(testkit.CommandContaining("return"))
+	var first sync.WaitGroup
+	first.Go(run)
+	<-held.Hit()
+	s.server.Must("SCRIPT", "FLUSH") // so that it would have to learn it
+	run()
+	held.Disarm()
+	first.Wait()
+	if n := s.proxy.ErrorReplies("NOSCRIPT"); n != 1 {
+		t.Errorf("%d NOSCRIPT, want that of the first", n)
+	}
 }
 
 func TestWhatCannotBeWrittenWasNotSent(t *testing.T) {
@@ -571,131 +377,5 @@ func TestWhatCannotBeWrittenWasNotSent(t *testing.T) {
 	s.has(t, 0)
 	if n := s.proxy.Commands(); n != 0 {
 		t.Errorf("%d commands", n)
-	}
-}
-
-func TestCloseEndsDirectConnections(t *testing.T) {
-	s := newStraight(t, nil)
-	trap, done := s.held(t, t.Context(), "ECHO", "held")
-	s.echoes(t) // on a second one, idle now
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
-	defer cancel()
-	if err := s.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
-	if o := <-done; !errors.Is(o.err, semantic.ErrUnknown) {
-		t.Error(o.reply, o.err)
-	}
-	trap.Disarm()
-	s.has(t, 0)
-	if _, err := s.small(t.Context(), "ECHO", "a"); !errors.Is(err, semantic.ErrClosed) {
-		t.Error(err)
-	}
-	for began := time.Now(); s.proxy.Connections() > 0; <-time.After(time.Millisecond) {
-		if time.Since(began) > later/2 {
-			t.Fatalf("%d connections after Close", s.proxy.Connections())
-		}
-	}
-}
-
-func TestCloseWaitsForADirectRequest(t *testing.T) {
-	s := newStraight(t, nil)
-	trap, done := s.held(t, t.Context(), "ECHO", "held")
-	closed := make(chan error, 1)
-	go func() { closed <- s.Close(context.Background()) }()
-	select {
-	case err := <-closed:
-		t.Errorf("closed before the reply: %v", err)
-	case <-time.After(soon):
-	}
-	trap.Disarm()
-	if o := <-done; o.err != nil || o.reply != "held" {
-		t.Error(o.reply, o.err)
-	}
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
-	s.has(t, 0)
-}
-
-// encrypted is a server of TLS in front of another, which lives as long as the test, and
-// what a client needs for it.
-func encrypted(t *testing.T, target string) (address string, config *tls.Config, reset func()) {
-	t.Helper()
-	web := httptest.NewTLSServer(nil)
-	defer web.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(web.Certificate())
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: web.TLS.Certificates})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var (
-		mu    sync.Mutex
-		conns []net.Conn
-		all   sync.WaitGroup
-	)
-	reset = func() {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, c := range conns {
-			_ = c.Close()
-		}
-		conns = nil
-	}
-	t.Cleanup(func() {
-		_ = listener.Close()
-		reset()
-		all.Wait()
-	})
-	all.Go(func() {
-		for {
-			c, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", target)
-			if err != nil {
-				_ = c.Close()
-				continue
-			}
-			mu.Lock()
-			conns = append(conns, c, server)
-			mu.Unlock()
-			for from, to := range map[net.Conn]net.Conn{c: server, server: c} {
-				all.Go(func() {
-					_, _ = io.Copy(to, from)
-					_ = to.Close()
-				})
-			}
-		}
-	})
-	return listener.Addr().String(), &tls.Config{RootCAs: roots}, reset
-}
-
-func TestSmallRequestsGoStraightOverTLS(t *testing.T) {
-	server := testkit.StartRedis(t)
-	address, config, reset := encrypted(t, server.Addr())
-	s := &straight{server: server, Command: NewCommand(Options{
-		Mode: Standalone, Addresses: []string{address}, Protocol: 3, PoolSize: 4, TLS: config,
-		DialTimeout: later, PoolTimeout: later, CommandTimeout: later,
-	})}
-	t.Cleanup(func() { _ = s.Close(context.Background()) })
-	long := strings.Repeat("x", 100_000)
-	for range 3 {
-		for range 3 {
-			s.echoes(t)
-			if reply, err := s.small(t.Context(), "ECHO", long); err != nil || reply != long {
-				t.Error(err)
-			}
-		}
-		s.has(t, 1)
-		d := s.directs.idle[0]
-		reset()
-		for began := time.Now(); d.alive(); <-time.After(time.Millisecond) {
-			if time.Since(began) > later/2 {
-				t.Fatal("a connection that the server closed is taken as open")
-			}
-		}
 	}
 }

@@ -160,7 +160,7 @@ func (l *link) Run(ctx context.Context, op Op, s *Script, keys []string, args ..
 	reply, sent, err := l.roundTrip(ctx, op, client, full)
 	if err != nil && verb == evalsha && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		// A refusal: the script did not run, sending it whole is its first run.
-		known.Store(false)
+		known.Store(false) // whoever comes now sends it whole too
 		l.calls.Add(1)
 		full[0], full[1], full[len(full)-1] = eval, s.source, args[len(args)-1]
 		reply, sent, err = l.roundTrip(ctx, op, client, full)
