@@ -152,14 +152,13 @@ func (s *session) holdAll(ctx context.Context, j *job, t Tick, keys []string, f 
 	// The claim has a budget, the run has not.
 	budget, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := time.AfterFunc(claimBudget, func() {
-		cancel(fmt.Errorf("no answer within %v: %w", claimBudget, context.DeadlineExceeded))
-	}).Stop
+	late := fmt.Errorf("no answer within %v: %w", claimBudget, context.DeadlineExceeded)
+	stop := time.AfterFunc(claimBudget, func() { cancel(late) }).Stop
 	defer stop()
 	began := false
 	_, err = s.r.lease.Hold(budget, keys[0], s.holder(t), j.policies.LeaseTTL, func(ctx context.Context) error {
-		if !stop() {
-			return context.Cause(budget)
+		if !stop() { // the timer has gone off, though it may not have cancelled yet
+			return late
 		}
 		began = true
 		var err error

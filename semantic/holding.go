@@ -12,8 +12,9 @@ import (
 // elementary ones, so that every implementation of the contracts behaves alike.
 
 // RunWithLock is [DistributedLock.WithLock] over lock's Acquire and Release, with
-// clock deciding when validity has ended. lost, which may be nil, is called when
-// that happens before fn returned. For implementations of [DistributedLock].
+// clock deciding when validity has ended. lost, which may be nil, is called once, before
+// RunWithLock returns, whenever its error holds [ErrLockLost]. For implementations of
+// [DistributedLock].
 func RunWithLock(ctx context.Context, clock Clock, lock DistributedLock, key string, ttl time.Duration, fn func(context.Context) error, lost func(), opts ...LockOption) (ran bool, err error) {
 	if fn == nil {
 		return false, &ArgumentError{Operation: "lock.withLock", Argument: "fn", Value: "nil", Allowed: "a function"}
@@ -23,8 +24,15 @@ func RunWithLock(ctx context.Context, clock Clock, lock DistributedLock, key str
 		return false, err
 	}
 	defer lock.Release(ctx, key, claim.Token)
+	var once sync.Once
+	tell := func() {
+		if lost != nil {
+			once.Do(lost)
+		}
+	}
 	over := func() bool { return !clock.Now().Before(claim.ValidUntil) }
 	if over() { // the answer took longer than the lock lives
+		tell()
 		return false, fmt.Errorf("lock.withLock %q: %w", key, ErrLockLost)
 	}
 
@@ -32,18 +40,20 @@ func RunWithLock(ctx context.Context, clock Clock, lock DistributedLock, key str
 	defer cancel(nil)
 	stop := clock.AfterFunc(claim.ValidUntil.Sub(clock.Now()), func() {
 		cancel(ErrLockLost)
-		if lost != nil {
-			lost()
-		}
+		tell()
 	})
-	defer stop()
-	err = fn(work)
-	return true, withLoss(over(), ErrLockLost, err)
+	defer func() { // also when fn panics
+		if !stop() || over() {
+			tell()
+			err = withLoss(ErrLockLost, err)
+		}
+	}()
+	return true, fn(work)
 }
 
-// withLoss joins loss to fn's error when it happened, whatever ended fn's context.
-func withLoss(lost bool, loss, err error) error {
-	if lost && !errors.Is(err, loss) {
+// withLoss joins loss to fn's error, whatever ended fn's context.
+func withLoss(loss, err error) error {
+	if !errors.Is(err, loss) {
 		return errors.Join(err, loss)
 	}
 	return err
@@ -57,7 +67,10 @@ type HoldHooks struct {
 	// interrupted and gave up again.
 	Renew       func(ctx context.Context) (bool, error)
 	RenewFailed func(err error) // a renewal failed and will be tried again
-	Lost        func(err error) // the lease was lost; err is the last failure, nil when it went to another holder
+	// Lost is called once, before RunHold returns, whenever its error holds
+	// [ErrLeaseLost]; err is the last failed renewal's, nil when the lease went to another
+	// holder or none was tried.
+	Lost func(err error)
 }
 
 // RunHold is [ResourceLease.Hold] over lease's Claim and Release, with clock deciding
@@ -86,18 +99,20 @@ func RunHold(ctx context.Context, clock Clock, lease ResourceLease, key, holder 
 		cancel: cancel, deadline: SafeUntil(sent, ttl),
 	}
 	if k.over() { // the answer took longer than the lease lives
+		k.tell(nil)
 		return false, fmt.Errorf("lease.hold %q: %w", key, ErrLeaseLost)
 	}
 	// Renewals go on while fn winds down after a cancel: the lease is not free
 	// before the work has ended.
 	renewing, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
 	k.start(renewing)
-	err = func() error {
-		defer k.wait()
-		defer stopRenewing()
-		return fn(work)
+	defer func() { // also when fn panics
+		stopRenewing()
+		if k.wait() {
+			err = withLoss(ErrLeaseLost, err)
+		}
 	}()
-	return true, withLoss(k.lost, ErrLeaseLost, err)
+	return true, fn(work)
 }
 
 // SafeUntil is the local instant until which a claim sent at sent for ttl may be
@@ -120,6 +135,7 @@ type keeper struct {
 	stopTick func() bool
 	stopLoss func() bool
 	renewals sync.WaitGroup
+	told     sync.Once
 }
 
 func (k *keeper) start(ctx context.Context) {
@@ -132,14 +148,26 @@ func (k *keeper) start(ctx context.Context) {
 // over tells whether the lease cannot be relied on any more.
 func (k *keeper) over() bool { return !k.clock.Now().Before(k.deadline) }
 
-// wait ends the renewals, notes whether the lease was lost until now, and returns when
-// the last renewal has.
-func (k *keeper) wait() {
+// wait ends the renewals, tells whether the lease was lost until now, and returns when
+// the last renewal and the hook of a loss have.
+func (k *keeper) wait() (lost bool) {
 	k.mu.Lock()
 	k.lost = k.lost || k.over()
 	k.finish()
+	lost, err := k.lost, k.lastErr
 	k.mu.Unlock()
 	k.renewals.Wait()
+	if lost {
+		k.tell(err)
+	}
+	return lost
+}
+
+// tell runs the hook of a loss, once; it returns when that has.
+func (k *keeper) tell(err error) {
+	if k.hooks.Lost != nil {
+		k.told.Do(func() { k.hooks.Lost(err) })
+	}
 }
 
 func (k *keeper) finish() {
@@ -167,9 +195,7 @@ func (k *keeper) lose() {
 	err := k.lastErr
 	k.mu.Unlock()
 	k.cancel(ErrLeaseLost)
-	if k.hooks.Lost != nil {
-		k.hooks.Lost(err)
-	}
+	k.tell(err)
 }
 
 func (k *keeper) armTick(ctx context.Context, d time.Duration) {

@@ -30,7 +30,10 @@ type Keeper struct {
 	Coordinator Coordinator
 	Clock       Clock                        // nil: the system's
 	RenewFailed func(lease Lease, err error) // a renewal failed and is tried again; may be nil
-	Lost        func(lease Lease, err error) // the lease is lost; err is the last failure, nil when the backend said so; may be nil
+	// Lost is called once, before Hold returns, whenever Hold's error is or holds
+	// [ErrLeaseLost]; err is the last failed renewal's, nil when the backend said that the
+	// lease is lost or none was tried. May be nil.
+	Lost func(lease Lease, err error)
 }
 
 // Hold is [Keeper.Hold] with the system clock.
@@ -50,7 +53,7 @@ func Hold(ctx context.Context, c Coordinator, lease Lease, fn func(context.Conte
 // After [ErrClosed] nothing is tried any more, and the work has what is left of the lease.
 //
 // Hold waits for fn, and for a renewal in flight.
-func (k Keeper) Hold(ctx context.Context, lease Lease, fn func(context.Context) error) error {
+func (k Keeper) Hold(ctx context.Context, lease Lease, fn func(context.Context) error) (err error) {
 	switch {
 	case ctx == nil:
 		return ValidateContext(ctx)
@@ -67,8 +70,9 @@ func (k Keeper) Hold(ctx context.Context, lease Lease, fn func(context.Context) 
 	if isNil(k.Clock) {
 		k.Clock = systemClock{}
 	}
-	if !k.Clock.Now().Before(lease.ValidUntil) {
-		return ErrLeaseLost // it cannot be relied on any more: fn is not run
+	if !k.Clock.Now().Before(lease.ValidUntil) { // it cannot be relied on any more: fn is not run
+		k.tell(lease, nil)
+		return ErrLeaseLost
 	}
 	work, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -77,14 +81,13 @@ func (k Keeper) Hold(ctx context.Context, lease Lease, fn func(context.Context) 
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	lost := make(chan bool, 1)
 	go func() { lost <- k.keep(renewing, lease, end) }()
-	err := func() error {
-		defer stop()
-		return fn(work)
+	defer func() { // also when fn panics
+		stop()
+		if <-lost && !errors.Is(err, ErrLeaseLost) {
+			err = errors.Join(err, ErrLeaseLost)
+		}
 	}()
-	if <-lost && !errors.Is(err, ErrLeaseLost) {
-		return errors.Join(err, ErrLeaseLost)
-	}
-	return err
+	return fn(work)
 }
 
 // isNil tells whether v is nil or holds a nil pointer, whose methods would panic.
@@ -98,11 +101,11 @@ func (k Keeper) keep(ctx context.Context, lease Lease, end context.CancelCauseFu
 	var last error
 	lose := func(err error) bool {
 		end(ErrLeaseLost)
-		if k.Lost != nil {
-			k.Lost(lease, err)
-		}
+		k.tell(lease, err)
 		return true
 	}
+	// stopped is lose for the case that fn has returned.
+	stopped := func() bool { return !k.Clock.Now().Before(lease.ValidUntil) && lose(last) }
 	pause := lease.Term / 3
 	for {
 		left := lease.ValidUntil.Sub(k.Clock.Now())
@@ -110,7 +113,7 @@ func (k Keeper) keep(ctx context.Context, lease Lease, end context.CancelCauseFu
 			return lose(last)
 		}
 		if !k.wait(ctx, min(pause, left)) {
-			return !k.Clock.Now().Before(lease.ValidUntil)
+			return stopped()
 		}
 		left = lease.ValidUntil.Sub(k.Clock.Now())
 		if left <= 0 {
@@ -125,7 +128,7 @@ func (k Keeper) keep(ctx context.Context, lease Lease, end context.CancelCauseFu
 		cancel()
 		switch {
 		case ctx.Err() != nil:
-			return !k.Clock.Now().Before(lease.ValidUntil)
+			return stopped()
 		case err == nil && result.Outcome == RenewRenewed:
 			lease, last, pause = result.Lease, nil, lease.Term/3
 		case err == nil:
@@ -139,6 +142,13 @@ func (k Keeper) keep(ctx context.Context, lease Lease, end context.CancelCauseFu
 				k.RenewFailed(lease, err)
 			}
 		}
+	}
+}
+
+// tell runs the hook of a loss.
+func (k Keeper) tell(lease Lease, err error) {
+	if k.Lost != nil {
+		k.Lost(lease, err)
 	}
 }
 

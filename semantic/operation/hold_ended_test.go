@@ -22,6 +22,42 @@ func TestHoldRunsNothingUnderALeaseThatHasEnded(t *testing.T) {
 	}
 }
 
+// Whoever gets ErrLeaseLost finds its loss told by then, once: also when nothing was run,
+// and when the work ended before its keeper woke up.
+func TestALostLeaseIsToldBeforeHoldReturns(t *testing.T) {
+	for name, past := range map[string]time.Duration{"before the work": time.Hour, "during the work": 0} {
+		t.Run(name, func(t *testing.T) {
+			clock := testkit.NewClock()
+			lease := leaseUntil(clock.Now().Add(30*time.Second - past))
+			waits, told := deaf{clock, make(chan struct{}, 1)}, 0
+			k := operation.Keeper{
+				Coordinator: &renewals{clock: clock}, Clock: waits,
+				Lost: func(operation.Lease, error) { told++ },
+			}
+			err := k.Hold(t.Context(), lease, func(context.Context) error {
+				<-waits.begun
+				clock.Advance(time.Minute)
+				return nil
+			})
+			if !errors.Is(err, operation.ErrLeaseLost) || told != 1 {
+				t.Errorf("%v, told %d times, want ErrLeaseLost, once", err, told)
+			}
+		})
+	}
+}
+
+// deaf is a clock whose timers never go off: as on a machine that is too busy to run
+// them before the work has ended.
+type deaf struct {
+	*testkit.Clock
+	begun chan struct{}
+}
+
+func (d deaf) AfterFunc(time.Duration, func()) func() bool {
+	d.begun <- struct{}{}
+	return func() bool { return true }
+}
+
 func TestHoldRefusesNoCoordinator(t *testing.T) {
 	err := operation.Hold(t.Context(), nil, operation.Lease{}, func(context.Context) error { return nil })
 	if !errors.Is(err, operation.ErrInvalid) {
