@@ -279,8 +279,8 @@ func linkFaults() []fault {
 			t.Cleanup(func() { p.BlackHole(false) })
 		}),
 		onLink("a lost reply, then refused dials", "unknown", func(_ *testing.T, p *testkit.Proxy) {
-			trap := p.DropNextReply(nil)
-			go func() { <-trap.Hit(); p.Refuse(true) }()
+			trap := p.MuteNextReply(nil)
+			go func() { <-trap.Hit(); p.Refuse(true); p.Reset() }() // in this order: no second try gets through
 		}),
 	}
 }
