@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,6 +81,60 @@ func TestAServerStartCostsAtMostOneNOSCRIPTForEachScript(t *testing.T) {
 	verbs()
 	if n := proxy.ErrorReplies("NOSCRIPT"); n > 4 {
 		t.Errorf("%d NOSCRIPT of 4 scripts after the server forgot them, want one each", n)
+	}
+}
+
+// However many callers there are when a server has started anew, none is refused: those
+// that were busy with the old one, and those that come all at once after an idle time.
+func TestCallersAtOnceAreNotToldThatTheServerHasStarted(t *testing.T) {
+	for _, busy := range []bool{false, true} {
+		for _, callers := range []int{4, 64} {
+			t.Run(fmt.Sprintf("busy %v, %d callers", busy, callers), func(t *testing.T) {
+				server := testkit.StartRedis(t)
+				s := openServices(t, 1, Config{URL: server.URL()}, nil)[0]
+				var done atomic.Int64
+				cycle := func(i int) {
+					key := fmt.Sprint("k", i)
+					if claim, err := s.Lock.Acquire(t.Context(), key, time.Minute); err == nil {
+						s.Lock.Release(t.Context(), key, claim.Token)
+						done.Add(1)
+					}
+				}
+				atOnce := func(wg *sync.WaitGroup, f func(i int)) {
+					for i := range callers {
+						wg.Go(func() { f(i) })
+					}
+				}
+				var all sync.WaitGroup
+				atOnce(&all, cycle)
+				all.Wait()
+				if busy {
+					stop := make(chan struct{})
+					atOnce(&all, func(i int) {
+						for {
+							select {
+							case <-stop:
+								return
+							default:
+								cycle(i)
+							}
+						}
+					})
+					server.Restart()
+					before := done.Load()
+					eventually(t, "all are busy again", func() bool { return done.Load() > before+int64(20*callers) })
+					close(stop)
+				} else {
+					server.Restart()
+					atOnce(&all, cycle)
+				}
+				all.Wait()
+				stats := fmt.Sprint(server.Must("INFO", "errorstats"), server.Must("INFO", "commandstats"))
+				if strings.Contains(stats, "NOSCRIPT") || busy && !strings.Contains(stats, "cmdstat_evalsha") {
+					t.Errorf("want scripts by their digests, none refused:\n%s", stats)
+				}
+			})
+		}
 	}
 }
 

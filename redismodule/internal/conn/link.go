@@ -44,7 +44,7 @@ type link struct {
 	directs directs // for small ones
 	endings endings
 
-	known sync.Map // *Script → *atomic.Bool: a server has it
+	known sync.Map // *Script → *atomic.Int64, see run
 }
 
 // enter registers a call and returns the client.
@@ -142,42 +142,36 @@ func (l *link) Run(ctx context.Context, op Op, s *Script, keys []string, args ..
 	if err != nil {
 		return nil, err
 	}
-	known := l.scriptKnown(s)
-	verb, body := evalsha, s.digest
-	if known.Load() {
-		l.calls.Add(1) // for the second request, which Close waits for too
-		defer l.calls.Done()
-	} else {
-		verb, body = eval, s.source
-	}
-	full := make([]any, 0, 3+len(keys)+len(args))
-	full = append(full, verb, body, len(keys))
+	l.calls.Add(1) // for the second request, which Close waits for too
+	defer l.calls.Done()
+	r := &run{script: s, known: l.knownOf(s), dials: &l.board.dials}
+	full := append(r.room[:0], (*verb)(r), (*body)(r), len(keys))
 	for i := range keys {
 		full = append(full, &keys[i])
 	}
 	full = append(full, args...)
 
 	reply, sent, err := l.roundTrip(ctx, op, client, full)
-	if err != nil && verb == evalsha && redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") && !r.whole {
 		// A refusal: the script did not run, sending it whole is its first run.
-		known.Store(false) // whoever comes now sends it whole too
+		r.forgotten()
 		l.calls.Add(1)
-		full[0], full[1], full[len(full)-1] = eval, s.source, args[len(args)-1]
+		full[len(full)-1] = args[len(args)-1]
 		reply, sent, err = l.roundTrip(ctx, op, client, full)
 	}
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, classify(ctx, op, err, sent)
 	}
-	known.Store(true)
+	r.ran()
 	return reply, nil
 }
 
-func (l *link) scriptKnown(s *Script) *atomic.Bool {
+func (l *link) knownOf(s *Script) *atomic.Int64 {
 	if v, ok := l.known.Load(s); ok {
-		return v.(*atomic.Bool)
+		return v.(*atomic.Int64)
 	}
-	v, _ := l.known.LoadOrStore(s, new(atomic.Bool))
-	return v.(*atomic.Bool)
+	v, _ := l.known.LoadOrStore(s, new(atomic.Int64))
+	return v.(*atomic.Int64)
 }
 
 // roundTrip sends args once and waits for the reply or for ctx. It ends the call that

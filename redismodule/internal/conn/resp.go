@@ -43,6 +43,10 @@ func appendRequest(b []byte, args []any) ([]byte, error) {
 			b = appendNumber(b, v)
 		case *int64:
 			b = appendNumber(b, *v)
+		case *verb:
+			b = appendText(b, v.text())
+		case *body:
+			b = appendText(b, v.text())
 		default:
 			return b, fmt.Errorf("argument of type %T cannot be sent", arg)
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -57,6 +58,7 @@ type switchboard struct {
 	timeout time.Duration // bound of a call whose context has no earlier end
 	closing context.Context
 	cut     context.CancelFunc // ends closing, and with it every dial
+	dials   atomic.Int64       // connections made so far
 
 	mu    sync.Mutex
 	calls map[int64]*call
@@ -123,6 +125,7 @@ func (s tcpSocket) SyscallConn() (syscall.RawConn, error) { return s.raw, nil }
 
 // newSocket wraps c, whose bytes transport carries: c itself, unless they are encrypted.
 func newSocket(c, transport net.Conn, board *switchboard) net.Conn {
+	board.dials.Add(1)
 	s := &socket{Conn: c, board: board}
 	if sys, ok := transport.(syscall.Conn); ok {
 		if raw, err := sys.SyscallConn(); err == nil {
