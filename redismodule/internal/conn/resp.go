@@ -2,6 +2,7 @@ package conn
 
 import (
 	"bufio"
+	"encoding"
 	"errors"
 	"fmt"
 	"io"
@@ -43,10 +44,12 @@ func appendRequest(b []byte, args []any) ([]byte, error) {
 			b = appendNumber(b, v)
 		case *int64:
 			b = appendNumber(b, *v)
-		case *verb:
-			b = appendText(b, v.text())
-		case *body:
-			b = appendText(b, v.text())
+		case encoding.BinaryMarshaler: // of a script's call
+			text, err := v.MarshalBinary()
+			if err != nil {
+				return b, err
+			}
+			b = appendText(b, text)
 		default:
 			return b, fmt.Errorf("argument of type %T cannot be sent", arg)
 		}

@@ -9,14 +9,16 @@ import (
 // Script is one Lua script, named by its digest once a server knows it.
 type Script struct {
 	Name   string
-	source string
-	digest string
+	source []byte
+	digest []byte
 }
+
+var evalsha, eval = []byte("evalsha"), []byte("eval")
 
 // NewScript prepares source.
 func NewScript(name, source string) *Script {
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // see above
-	return &Script{Name: name, source: source, digest: hex.EncodeToString(sum[:])}
+	return &Script{Name: name, source: []byte(source), digest: []byte(hex.EncodeToString(sum[:]))}
 }
 
 // run is one call of a script. Whether it names the script or has it whole is chosen when
@@ -65,26 +67,21 @@ type (
 	body run
 )
 
-func (v *verb) text() string {
-	(*run)(v).choose()
-	if v.whole {
-		return "eval"
+// MarshalBinary is how the client library writes an argument. It does not fail.
+func (v *verb) MarshalBinary() ([]byte, error) {
+	if (*run)(v).choose(); v.whole {
+		return eval, nil
 	}
-	return "evalsha"
+	return evalsha, nil
 }
-
-// MarshalBinary is how the client library writes an argument.
-func (v *verb) MarshalBinary() ([]byte, error) { return []byte(v.text()), nil }
 
 // String is what the client library takes the name from by which it finds the keys.
 func (*verb) String() string { return "evalsha" }
 
-func (b *body) text() string {
+// MarshalBinary is as verb's.
+func (b *body) MarshalBinary() ([]byte, error) {
 	if b.whole {
-		return b.script.source
+		return b.script.source, nil
 	}
-	return b.script.digest
+	return b.script.digest, nil
 }
-
-// MarshalBinary is how the client library writes an argument.
-func (b *body) MarshalBinary() ([]byte, error) { return []byte(b.text()), nil }
