@@ -38,7 +38,7 @@ type run struct {
 	whole bool
 	at    int64
 
-	room [12]any // for the arguments
+	room [10]any // for as many arguments as a lock has
 }
 
 // choose is called at each writing.
